@@ -1,0 +1,118 @@
+// Package kmod answers what a given kernel would say to a module, and says it:
+// the kernel's own tables (aliases, dependencies, built-ins), its symbol
+// versions, its keys and policy; loading, unloading and the kernel log of that
+// moment.
+package kmod
+
+import "fitout/catalog/module"
+
+// Kernel is one kernel as its files describe it, running or not.
+type Kernel struct {
+	// Release is the directory's name below lib/modules.
+	Release string
+	// Dir is the node path of that directory ("/usr/lib/modules/6.1.0-57-amd64",
+	// or below another OS root).
+	Dir string
+	// Vermagic is read from its own modules, "" when it has none on disk.
+	Vermagic string
+	// StructModuleSize in bytes, 0 when unknown.
+	StructModuleSize uint64
+	// Tables are its indexes; Symbols its exports with versions.
+	Tables  *Tables
+	Symbols *Symbols
+	// Reads says which module compressions this kernel itself can read.
+	// Empty: none (fitout decompresses before it hands over).
+	Reads []module.Compression
+}
+
+// Origin says where symbol versions were read.
+type Origin string
+
+// Where symbol versions come from, best first.
+const (
+	FromSymvers Origin = "symvers"   // symvers.gz|xz|zst, Module.symvers
+	FromModules Origin = "harvested" // imports and exports of the kernel's own modules
+	FromNowhere Origin = ""
+)
+
+// Symbol is one exported symbol of a kernel or of its modules.
+type Symbol struct {
+	CRC       uint32
+	HasCRC    bool
+	GPLOnly   bool
+	Namespace string
+	// Module exports it; "vmlinux" for the kernel itself, "" when unknown.
+	Module string
+}
+
+// Candidate is a module whose alias list has a modalias.
+type Candidate struct {
+	Module  string // normalised
+	Path    string // node path; "" when built in
+	Builtin bool
+}
+
+// Policy is what the running kernel, its boot and its security modules say
+// about loading modules.
+type Policy struct {
+	SigEnforce      bool
+	Lockdown        string // "none", "integrity", "confidentiality", "" when not built in
+	SecureBoot      string // "on", "off", "no-efi", "unknown"
+	ModulesDisabled bool
+	HasCapability   bool   // CAP_SYS_MODULE in the effective set
+	SELinux         string // "enforcing", "permissive", "" when absent
+	// AllowUnsupported is SUSE's modprobe policy: nil when the host has none.
+	AllowUnsupported *bool
+	// Keys that count for modules on this kernel, and the keyrings they were
+	// read from. KeysKnown is false when they cannot be read (not root).
+	Keys      []Key
+	KeysKnown bool
+	// Blacklisted holds module_blacklist= and modprobe.blacklist= names.
+	Blacklisted []string
+}
+
+// Key is a certificate in a kernel keyring.
+type Key struct {
+	Keyring string // ".builtin_trusted_keys"
+	// ID is the subject key id, lower-case hex, as /proc/keys shows it.
+	ID          string
+	Description string // "Debian Secure Boot CA"
+}
+
+// Refusal is the kernel's "no" to one module, translated.
+type Refusal struct {
+	Module string
+	Path   string
+	// Errno is the name ("EKEYREJECTED").
+	Errno string
+	// Code is the finding's stable code ("unsigned", "symbol-crc").
+	Code string
+	// Cause is a sentence; Cure what the operator can do.
+	Cause, Cure string
+	// Log holds the kernel's own lines of that moment.
+	Log []string
+	Err error
+}
+
+func (r *Refusal) Error() string {
+	s := "loading " + r.Module + ": kernel refused it (" + r.Errno + "): " + r.Cause
+	if r.Cure != "" {
+		s += "; " + r.Cure
+	}
+	return s
+}
+
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// LoadedModule is a line of /proc/modules with what sysfs adds.
+type LoadedModule struct {
+	Name       string
+	Size       int64
+	RefCount   int
+	Holders    []string // modules that use it
+	State      string   // "Live", "Loading", "Unloading"
+	Srcversion string   // "" when the kernel does not show it
+	Version    string
+	BuildID    string
+	Taint      string
+}

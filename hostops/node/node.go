@@ -1,0 +1,38 @@
+// Package node answers whether the node may be touched now: is it in
+// maintenance, who uses a device, and which devices the node lives on.
+package node
+
+// Maintenance is what is known of the node's maintenance state.
+type Maintenance struct {
+	// Cluster is "", "harvester", "rke2", "k3s" or "kubelet".
+	Cluster string
+	// State is "not-a-cluster-node", "in-maintenance", "entering",
+	// "cordoned", "in-service", "upgrading" or "unknown".
+	State string
+	// Why is the sentence; Evidence what was measured, one fact a line.
+	Why      string
+	Evidence []string
+	// Enter and Leave are the commands a person would give.
+	Enter, Leave []string
+}
+
+// Lifeline is something the node, or this session, lives on.
+type Lifeline struct {
+	// Kind is "root-disk", "boot-disk", "state-disk", "swap", "session-network",
+	// "default-route" or "registry".
+	Kind string
+	// Path is how it was found ("/ on dm-0 on nvme0n1 on 0000:03:00.0").
+	Path string
+	// Address is the PCI function at the end of it.
+	Address string
+}
+
+// Use is one user of a device or module.
+type Use struct {
+	// Kind is "process", "mount", "netdev-up", "virtual-functions", "vfio",
+	// "module" or "unexplained".
+	Kind string
+	// Text names it ("pid 812 qemu-system-x86 has /dev/vfio/31 open").
+	Text string
+	PID  int
+}
