@@ -9,6 +9,7 @@ import (
 	"fitout/catalog/image"
 	"fitout/hostops"
 	"fitout/hostops/host"
+	"fitout/hostops/kmod"
 	"fitout/hostops/node"
 	"fitout/hostops/pci"
 	"fitout/workflow/answers"
@@ -23,6 +24,10 @@ type Engine struct {
 	Catalog *catalog.Catalog
 	// Version of the program, for records.
 	Version string
+	// PlainHTTP lets registries be read without TLS (risk plain-http).
+	PlainHTTP bool
+
+	kernels map[string]*kmod.Kernel // opened before, by directory
 }
 
 // Survey is what a look at the node found. Making one changes nothing.
@@ -80,6 +85,9 @@ type Examined struct {
 	Offer
 	Inventories map[string]*image.Inventory // by kernel release
 	Judgements  []judge.Judgement           // one a kernel, in Survey.Kernels order
+	// Errors say why a kernel's image could not be read, Stores where it is.
+	Errors map[string]error
+	Stores map[string]string
 	Licences    []Licence
 	Bytes       int64
 }

@@ -1,0 +1,272 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"fitout/catalog/image"
+	"fitout/hostops/host"
+	"fitout/hostops/kmod"
+	"fitout/workflow/actions"
+	"fitout/workflow/finding"
+	"fitout/workflow/judge"
+	"fitout/workflow/run"
+)
+
+// Examine reads the images of an offer into the store and judges them for every
+// kernel that may boot. The store is a cache below the state directory; nothing
+// else on the node changes.
+func (e *Engine) Examine(ctx context.Context, s *Survey, k Kind, o Offer, p image.Progress) (*Examined, error) {
+	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices)}, p)
+}
+
+// question is what an examination depends on beyond the node.
+type question struct {
+	offer      Offer
+	devices    []string            // modaliases to be driven
+	pins       map[string]string   // kernel release → digest
+	parameters map[string][]string // given by the answers, over the catalog's
+	accepted   []string            // risks
+	authFile   string
+}
+
+func modaliases(s *Survey, devices []int) []string {
+	var out []string
+	for _, i := range devices {
+		if m := s.Devices[i].Modalias; !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Progress) (*Examined, error) {
+	x := &Examined{Offer: q.offer, Inventories: map[string]*image.Inventory{}, Errors: map[string]error{},
+		Stores: map[string]string{}}
+	byRef := map[string]*stored{}
+	for _, kernel := range s.Kernels {
+		ref, ok := q.offer.References[kernel.Release]
+		if !ok {
+			x.Judgements = append(x.Judgements, noMapping(kernel, q.offer))
+			continue
+		}
+		got, seen := byRef[ref]
+		if !seen {
+			got = e.store(ctx, s, q, kernel.Release, ref, p)
+			byRef[ref] = got
+		}
+		if got.err != nil {
+			x.Errors[kernel.Release] = got.err
+			x.Judgements = append(x.Judgements, noImage(kernel, ref, got.err))
+			continue
+		}
+		x.Inventories[kernel.Release], x.Stores[kernel.Release] = got.inventory, got.dir
+		x.Judgements = append(x.Judgements, e.judge(s, kernel, q, got.inventory))
+	}
+	for _, got := range byRef {
+		if got.inventory != nil {
+			x.Bytes += got.inventory.Bytes
+		}
+	}
+	x.Licences = e.licences(s, x)
+	if len(x.Inventories) == 0 {
+		for _, err := range x.Errors {
+			return x, err
+		}
+	}
+	return x, nil
+}
+
+// stored is an image in the store, or why it is not there.
+type stored struct {
+	inventory *image.Inventory
+	dir       string // node path
+	err       error
+}
+
+// store reads one image: first only what is for the kernels that may boot; when
+// that leaves one of them without a build, all of it, so that a build for
+// another release can be judged by its symbols.
+func (e *Engine) store(ctx context.Context, s *Survey, q question, release, reference string, p image.Progress) *stored {
+	ref, err := image.ParseReference(reference)
+	if err != nil {
+		return &stored{err: stopf(ExitUsage, "bad-reference", "", "%v", err)}
+	}
+	opts := actions.Options(e.Node, q.authFile, e.PlainHTTP)
+	opts.Pin, opts.Progress = q.pins[release], p
+	img, err := image.Open(ctx, ref, opts)
+	if err != nil {
+		return &stored{err: imageError(reference, err)}
+	}
+	dir := e.storeDir(s, img.Digest())
+	want := image.Want{Releases: s.releases(), DirName: q.offer.Driver.DirName, Firmware: q.offer.Driver.Firmware, Licences: true}
+	inv, err := e.fetch(ctx, img, dir, want)
+	if err == nil && !hasBuilds(inv, s.releases()) {
+		want.Releases = nil
+		inv, err = e.fetch(ctx, img, dir, want)
+	}
+	if err != nil {
+		return &stored{err: imageError(reference, err)}
+	}
+	return &stored{inventory: inv, dir: dir}
+}
+
+func (e *Engine) fetch(ctx context.Context, img *image.Image, dir string, want image.Want) (*image.Inventory, error) {
+	host := e.Node.Path(dir)
+	if err := os.MkdirAll(path.Dir(host), 0o700); err != nil {
+		return nil, fmt.Errorf("making the image store: %w", err)
+	}
+	return img.Fetch(ctx, host, want)
+}
+
+func hasBuilds(inv *image.Inventory, releases []string) bool {
+	for _, r := range releases {
+		if !slices.ContainsFunc(inv.Kernels, func(k image.Kernel) bool { return k.Release == r }) {
+			return false
+		}
+	}
+	return true
+}
+
+// storeDir is where an image's files are kept, named by its digest.
+func (e *Engine) storeDir(s *Survey, digest string) string {
+	return path.Join(s.Host.StateDir, "store", strings.ReplaceAll(digest, ":", "-"))
+}
+
+// judge puts everything a verdict depends on together.
+func (e *Engine) judge(s *Survey, kernel host.Kernel, q question, inv *image.Inventory) judge.Judgement {
+	in := judge.Input{
+		Inventory: inv, Release: kernel.Release,
+		Modules: q.offer.Driver.Modules, Replaces: q.offer.Driver.Replaces, Except: q.offer.Driver.Except,
+		Devices: q.devices, Parameters: parameters(q),
+		HostFirmware: e.hostFirmware(kernel),
+		Accepted:     map[string]bool{},
+	}
+	for _, r := range q.accepted {
+		in.Accepted[r] = true
+	}
+	if k, err := e.openKernel(s, kernel); err == nil {
+		in.Kernel = k
+	}
+	if slices.Contains(kernel.Roles, host.Running) {
+		policy := kmod.ReadPolicy(e.Node)
+		in.Policy = &policy
+		in.Loaded, _ = kmod.Loaded(e.Node)
+	}
+	return judge.Judge(in)
+}
+
+func parameters(q question) map[string][]string {
+	if q.parameters != nil {
+		return q.parameters
+	}
+	return q.offer.Driver.Parameters
+}
+
+func (e *Engine) openKernel(s *Survey, kernel host.Kernel) (*kmod.Kernel, error) {
+	if k, ok := e.kernels[kernel.Dir]; ok {
+		return k, nil
+	}
+	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir, kmod.WithCache(e.Node.Path(path.Join(s.Host.StateDir, "cache"))))
+	if err != nil {
+		return nil, err
+	}
+	if e.kernels == nil {
+		e.kernels = map[string]*kmod.Kernel{}
+	}
+	e.kernels[kernel.Dir] = k
+	return k, nil
+}
+
+// hostFirmware says whether a kernel of this host finds a firmware file in its
+// fixed search directories (drivers/base/firmware_loader/main.c), packed or not.
+func (e *Engine) hostFirmware(kernel host.Kernel) func(string) bool {
+	root := path.Join("/", kernel.OSRoot)
+	return func(name string) bool {
+		for _, dir := range []string{"lib/firmware/updates/" + kernel.Release, "lib/firmware/updates", "lib/firmware/" + kernel.Release, "lib/firmware"} {
+			for _, suffix := range []string{"", ".xz", ".zst"} {
+				if e.Node.Exists(path.Join(root, dir, name) + suffix) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+func noMapping(kernel host.Kernel, o Offer) judge.Judgement {
+	f := finding.New("image-missing", o.Driver.Name, kernel.Release)
+	f.Evidence = strings.Split(o.Why, "\n")
+	return judge.Judgement{Release: kernel.Release, Verdict: finding.NoModule, Findings: []finding.Finding{f}}
+}
+
+func noImage(kernel host.Kernel, ref string, err error) judge.Judgement {
+	f := finding.New("image-missing", ref, kernel.Release)
+	f.Evidence = []string{err.Error()}
+	v := finding.NoModule
+	if ExitOf(err) == ExitUnreachable {
+		v = finding.Unsure
+	}
+	return judge.Judgement{Release: kernel.Release, Verdict: v, Findings: []finding.Finding{f}}
+}
+
+// imageError gives an image error its exit code.
+func imageError(reference string, err error) error {
+	var ie *image.Error
+	if !errors.As(err, &ie) {
+		return stopf(ExitUndone, "image", "", "reading %s: %v", reference, err)
+	}
+	return &Error{Exit: imageExit(ie.Code), Code: ie.Code, Message: fmt.Sprintf("reading %s: %s", reference, ie.Message), Hint: ie.Hint, Err: err}
+}
+
+// imageExit maps an image error's code to the program's exit code.
+func imageExit(code string) int {
+	switch code {
+	case "unreachable", "tls", "proxy", "rate-limited", "truncated", "clock-skew", "timeout":
+		return ExitUnreachable
+	case "unauthorised", "denied":
+		return ExitPerson
+	case "not-found", "tag-missing", "platform-missing", "unknown-layout":
+		return ExitNoMatch
+	case "bad-reference":
+		return ExitUsage
+	}
+	return ExitForbidden
+}
+
+// licences collects the texts to accept: the catalog's own, else the image's
+// file, else whatever licence texts the image has when the catalog names an id.
+func (e *Engine) licences(s *Survey, x *Examined) []Licence {
+	want := x.Driver.Licence
+	if want == nil {
+		return nil
+	}
+	var out []Licence
+	if want.Text != "" {
+		out = append(out, Licence{ID: want.ID, Digest: digestOf(want.Text), Text: want.Text})
+	}
+	for _, release := range s.releases() {
+		inv := x.Inventories[release]
+		if inv == nil || want.Text != "" {
+			continue
+		}
+		for _, l := range inv.Licences {
+			if want.File != "" && strings.TrimPrefix(want.File, "/") != strings.TrimPrefix(l.Path, "/") {
+				continue
+			}
+			if !slices.ContainsFunc(out, func(o Licence) bool { return o.Digest == l.Digest }) {
+				out = append(out, Licence{ID: want.ID, Digest: l.Digest, Text: l.Text})
+			}
+		}
+	}
+	accepted := run.AcceptedLicences(e.Node, s.Host.StateDir)
+	for i := range out {
+		out[i].Accepted = accepted[out[i].Digest]
+	}
+	return out
+}

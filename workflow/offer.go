@@ -1,0 +1,106 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fitout/catalog"
+)
+
+// vars are the template values of this node that do not depend on a kernel.
+func (e *Engine) vars() catalog.Vars {
+	release, _ := e.Node.ReadFile("/etc/os-release")
+	return catalog.Vars{OSRelease: string(release), Machine: e.Node.Kernel.Machine()}
+}
+
+// Offers lists the catalog's drivers for a kind, best match first, with the
+// image reference for every kernel that may boot. No network.
+func (e *Engine) Offers(s *Survey, k Kind) []Offer {
+	if len(k.Devices) == 0 {
+		return nil
+	}
+	var out []Offer
+	for _, m := range e.Catalog.Match(s.Devices[k.Devices[0]].Modalias) {
+		out = append(out, e.offer(s, m.Driver))
+	}
+	return out
+}
+
+func (e *Engine) offer(s *Survey, d catalog.Driver) Offer {
+	o := Offer{Driver: d, References: map[string]string{}}
+	var why []string
+	for _, kernel := range s.Kernels {
+		ref, reason, err := d.Resolve(kernel.Release, e.vars())
+		if err != nil {
+			why = append(why, fmt.Sprintf("%s: %v", kernel.Release, err))
+			continue
+		}
+		o.References[kernel.Release] = ref
+		why = append(why, fmt.Sprintf("%s: %s", kernel.Release, reason))
+	}
+	o.Why = strings.Join(why, "\n")
+	return o
+}
+
+// OfferImage makes an offer of a reference or file given by hand. The modules
+// that fit are found by the aliases of the image's own modules.
+func (e *Engine) OfferImage(s *Survey, _ Kind, reference string) Offer {
+	o := Offer{
+		Driver:     catalog.Driver{Name: imageName(reference), Title: reference, Source: "given by hand"},
+		References: map[string]string{},
+		Why:        "given by hand",
+	}
+	for _, kernel := range s.Kernels {
+		o.References[kernel.Release] = reference
+	}
+	return o
+}
+
+// imageName makes a driver name of a reference: the last path element without
+// tag, digest and suffix, in the alphabet of names.
+func imageName(reference string) string {
+	name := reference
+	if i := strings.IndexByte(name, '@'); i >= 0 {
+		name = name[:i]
+	}
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	if i := strings.LastIndexByte(name, ':'); i > 0 {
+		name = name[:i]
+	}
+	for _, suffix := range []string{".tar.gz", ".tar.zst", ".tar", ".tgz"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, name)
+	if name = strings.Trim(name, "-._"); name == "" {
+		return "image"
+	}
+	return name
+}
+
+// releases lists the releases of all kernels that may boot, once each.
+func (s *Survey) releases() []string {
+	var out []string
+	for _, k := range s.Kernels {
+		if !slices.Contains(out, k.Release) {
+			out = append(out, k.Release)
+		}
+	}
+	return out
+}
+
+// Running is the release of the running kernel.
+func (s *Survey) Running() string {
+	if len(s.Kernels) == 0 {
+		return ""
+	}
+	return s.Kernels[0].Release
+}
