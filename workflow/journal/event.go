@@ -1,6 +1,15 @@
 // Package journal is the record of a run: one directory a run, one JSON line
 // an event, synced at step boundaries. It is the only output of the runner and
 // the only input of everything that shows a run.
+//
+// The rules are:
+//
+//   - Order is the order of lines, counted by Seq. Clocks are for people.
+//   - A step's boundary is on the disk before anything depends on it.
+//   - Log lines and progress are worth less than the disk: they are buffered,
+//     limited in rate and size, and what was left out is counted and said.
+//   - A power cut may cost the last line. It never costs an earlier one, and
+//     never makes the file unreadable.
 package journal
 
 import (
@@ -8,12 +17,15 @@ import (
 	"time"
 )
 
+// File is the name of the journal in a run's directory.
+const File = "journal.jsonl"
+
 // Type is the closed vocabulary of events.
 type Type string
 
 // The event types.
 const (
-	Start    Type = "start"    // the run began: bootId, kernel, of
+	Start    Type = "start"    // the run began (or goes on, or is rolled back): mode, bootId, kernel, of, steps
 	StepEv   Type = "step"     // a step changed state
 	Log      Type = "log"      // one line
 	Progress Type = "progress" // done/total of the step's unit
@@ -29,14 +41,48 @@ type State string
 // The step states. "prepared" carries the action with what Undo needs, and is
 // synced before anything is changed.
 const (
+	Pending  State = "pending" // in summaries only: not begun
 	Skipped  State = "skipped" // was already done
+	Running  State = "running" // begun: measuring, nothing changed yet
 	Prepared State = "prepared"
-	Running  State = "running"
 	OK       State = "ok"
 	Failed   State = "failed"
 	Undoing  State = "undoing"
 	Undone   State = "undone"
 	UndoFail State = "undo-failed"
+)
+
+// Mode says what a start event starts.
+type Mode string
+
+// The modes.
+const (
+	ModeRun      Mode = "run"
+	ModeResume   Mode = "resume"   // goes on after an interruption
+	ModeRollback Mode = "rollback" // undoes an ended or broken run
+)
+
+// Outcome is how a run ended.
+type Outcome string
+
+// The outcomes, each with the exit code that goes with it.
+const (
+	OutcomeDone       Outcome = "done"              // 0
+	OutcomeRolledBack Outcome = "rolled-back"       // 0, of a rollback
+	OutcomeRefused    Outcome = "refused"           // 6, nothing was changed
+	OutcomeUndone     Outcome = "failed-undone"     // 7
+	OutcomeNotUndone  Outcome = "failed-not-undone" // 8
+	OutcomeLocked     Outcome = "locked"            // 10, nothing was changed
+	OutcomeStopped    Outcome = "stopped"           // 11
+	OutcomeHung       Outcome = "hung"              // 13
+)
+
+// Codes of events the journal and the runner write themselves.
+const (
+	CodeLogDropped = "log-dropped" // a log event that says how many lines are missing
+	CodeHung       = "hung"        // a failed step that did not return
+	CodePanic      = "panic"       // a failed step whose code has a bug
+	CodeTimeout    = "timeout"     // a step that gave up at its limit
 )
 
 // Event is one line of a journal. Readers ignore what they do not know.
@@ -55,14 +101,25 @@ type Event struct {
 	Total   int64           `json:"total,omitempty"`
 	Code    string          `json:"code,omitempty"`
 	Action  json.RawMessage `json:"action,omitempty"` // prepared: what Undo needs
-	// Outcome of a done event: "done", "failed-undone", "failed-not-undone",
-	// "stopped", "hung"; Exit is the exit code that goes with it.
-	Outcome string `json:"outcome,omitempty"`
-	Exit    int    `json:"exit,omitempty"`
+	// Outcome of a done event; Exit is the exit code that goes with it.
+	Outcome Outcome `json:"outcome,omitempty"`
+	Exit    int     `json:"exit,omitempty"`
+	// NotUndone, of a done event, names what could not be put back.
+	NotUndone []string `json:"notUndone,omitempty"`
 	// Device results.
 	Device *DeviceResult `json:"device,omitempty"`
-	BootID string        `json:"bootId,omitempty"`
-	Kernel string        `json:"kernel,omitempty"`
+	// Of a start event.
+	Mode   Mode        `json:"mode,omitempty"`
+	Steps  []StepTitle `json:"steps,omitempty"`
+	BootID string      `json:"bootId,omitempty"`
+	Kernel string      `json:"kernel,omitempty"`
+	PID    int         `json:"pid,omitempty"`
+}
+
+// StepTitle names a step that is to come.
+type StepTitle struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
 }
 
 // DeviceResult is what was measured of one device at the end.
@@ -78,4 +135,10 @@ type DeviceResult struct {
 	SrcversionMatches *bool    `json:"srcversionMatches,omitempty"`
 	Log               []string `json:"log,omitempty"` // kernel lines that are not clean
 	Text              string   `json:"text"`          // the sentence
+}
+
+// Reporter is what the runner's [hostops.Sink] also implements, so that a
+// verifying action can say what it measured of each device.
+type Reporter interface {
+	Result(DeviceResult)
 }
