@@ -17,7 +17,16 @@ type Kernel struct {
 	Vermagic string
 	// StructModuleSize in bytes, 0 when unknown.
 	StructModuleSize uint64
-	// Tables are its indexes; Symbols its exports with versions.
+	// ModuleLayout is the CRC that its own modules carry for module_layout, 0
+	// when they carry none (a kernel without symbol versions).
+	ModuleLayout uint32
+	// Signer signed its own modules, nil when they are not signed. Its key is
+	// built into the kernel; names repeat between builds, serials do not.
+	Signer *module.Signature
+	// Sample is the node path of the module that these facts were read from.
+	Sample string
+	// Tables are its indexes; Symbols its exports with versions. Both read
+	// their files when first asked.
 	Tables  *Tables
 	Symbols *Symbols
 	// Reads says which module compressions this kernel itself can read.
@@ -37,10 +46,13 @@ const (
 
 // Symbol is one exported symbol of a kernel or of its modules.
 type Symbol struct {
-	CRC       uint32
-	HasCRC    bool
-	GPLOnly   bool
-	Namespace string
+	CRC    uint32
+	HasCRC bool
+	// TermsKnown is false when only an importer's record of the symbol was
+	// seen: then GPLOnly and Namespace say nothing.
+	TermsKnown bool
+	GPLOnly    bool
+	Namespace  string
 	// Module exports it; "vmlinux" for the kernel itself, "" when unknown.
 	Module string
 }

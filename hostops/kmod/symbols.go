@@ -1,0 +1,70 @@
+package kmod
+
+import "sync"
+
+// Symbols are a kernel's exports with their versions. The files are read at
+// the first question; a nil *Symbols answers like one that found nothing.
+type Symbols struct {
+	once   sync.Once
+	load   func(*Symbols)
+	origin Origin
+	file   string
+	byName map[string]Symbol
+}
+
+// NewSymbols are symbols that are known already (from a file of the caller's,
+// or a test's).
+func NewSymbols(origin Origin, byName map[string]Symbol) *Symbols {
+	return &Symbols{origin: origin, byName: byName}
+}
+
+func (s *Symbols) ready() bool {
+	if s == nil {
+		return false
+	}
+	s.once.Do(func() {
+		if s.load != nil {
+			s.load(s)
+		}
+	})
+	return true
+}
+
+// Lookup finds an export. When it is not found, [Symbols.Complete] says
+// whether that proves that the kernel does not have it.
+func (s *Symbols) Lookup(name string) (Symbol, bool) {
+	if !s.ready() {
+		return Symbol{}, false
+	}
+	sym, ok := s.byName[name]
+	return sym, ok
+}
+
+// Origin says where the versions come from.
+func (s *Symbols) Origin() Origin {
+	if !s.ready() {
+		return FromNowhere
+	}
+	return s.origin
+}
+
+// File is the node path they were read from: a symvers file, or the modules
+// directory of a harvest.
+func (s *Symbols) File() string {
+	if !s.ready() {
+		return ""
+	}
+	return s.file
+}
+
+// Complete says that every export of the kernel is known. A harvest is not
+// complete: exports of vmlinux that no module of its own imports are unseen.
+func (s *Symbols) Complete() bool { return s.Origin() == FromSymvers }
+
+// Len is the number of exports known.
+func (s *Symbols) Len() int {
+	if !s.ready() {
+		return 0
+	}
+	return len(s.byName)
+}
