@@ -53,8 +53,12 @@ type Info struct {
 	Machine          elf.Machine
 	// BuildID is the GNU build id in lower-case hex, "" when absent.
 	BuildID string
-	// Signature is nil when none is appended.
-	Signature *Signature
+	// Signature is nil when none is appended, or when what is appended is
+	// damaged: SignatureErr then says how, and a kernel refuses the file.
+	// A file cut inside its signature has neither: it reads as unsigned, as
+	// the kernel takes it.
+	Signature    *Signature
+	SignatureErr *SignatureError
 	// Packed is how the file was compressed, XZCheck the check type of an xz
 	// stream (0 none, 1 CRC32, 4 CRC64, 10 SHA-256), -1 for others.
 	Packed  Compression
@@ -74,6 +78,10 @@ type Import struct {
 	HasCRC bool
 	// Weak symbols may be missing.
 	Weak bool
+	// VersionOnly entries stand in the version table alone, no code refers to
+	// them: the kernel looks at none of them but module_layout. A read without
+	// [Symbols] cannot tell and marks module_layout only.
+	VersionOnly bool
 }
 
 // Export is a symbol that other modules may use.
@@ -88,7 +96,8 @@ type Export struct {
 // Signature is the appended PKCS#7 signature, parsed but not verified.
 type Signature struct {
 	// Signer is the signer's common name; "" when the message names a key id
-	// only. KeyID is the subject key id or the serial, lower-case hex.
+	// only. KeyID is the subject key id or the serial, lower-case hex, whole
+	// bytes.
 	Signer, KeyID string
 	// Issuer and Serial identify the certificate when given.
 	Issuer, Serial string
