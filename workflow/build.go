@@ -1,0 +1,359 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"fitout/catalog/image"
+	"fitout/hostops"
+	"fitout/hostops/host"
+	"fitout/hostops/kmod"
+	"fitout/workflow/actions"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+	"fitout/workflow/plan"
+	"fitout/workflow/run"
+)
+
+// volatile is where what was only loaded lives: gone after a reboot.
+const (
+	volatile         = "/run/fitout"
+	volatileTree     = volatile + "/tree"
+	volatileFirmware = volatile + "/firmware"
+)
+
+// verifyWindow is how long a device's kernel log is watched after a load.
+const verifyWindow = 3 * time.Second
+
+// Plan resolves answers on this node and lays out the steps. It reads images
+// into the store and changes nothing else. It returns an *Error when something
+// forbids the run; risks that are not accepted are in Plan.Missing.
+func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress) (*plan.Plan, error) {
+	s, err := e.Survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Host.Refusal != "" {
+		return nil, stopf(ExitUnsupported, "host-refused", "", "%s", s.Host.Refusal)
+	}
+	choices, skipped, err := e.resolve(ctx, s, a, p)
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan.Plan{Answers: pinned(a, choices), Skipped: skipped, Kernel: s.Running()}
+	b := builder{e: e, s: s, a: a, plan: pl}
+	for _, c := range choices {
+		if err := b.choice(c); err != nil {
+			return nil, err
+		}
+	}
+	if len(pl.Steps) > 0 {
+		b.maintenance()
+	}
+	slices.Sort(pl.Risks)
+	pl.Risks = slices.Compact(pl.Risks)
+	for _, r := range pl.Risks {
+		if !slices.Contains(a.AcceptRisks, r) {
+			pl.Missing = append(pl.Missing, r)
+		}
+	}
+	return pl, b.done(ctx)
+}
+
+// pinned is the answers with the digests that were resolved, so that the next
+// node uses the very same images.
+func pinned(a *answers.Answers, choices []choice) *answers.Answers {
+	out := *a
+	out.Devices = slices.Clone(a.Devices)
+	for i := range out.Devices {
+		for _, c := range choices {
+			if fmt.Sprint(c.rule.Match) != fmt.Sprint(out.Devices[i].Match) {
+				continue
+			}
+			pins := map[string]string{}
+			for release, inv := range c.examined.Inventories {
+				pins[release] = inv.Digest
+			}
+			out.Devices[i].Pins = pins
+		}
+	}
+	return &out
+}
+
+// builder lays out the steps of one plan.
+type builder struct {
+	e    *Engine
+	s    *Survey
+	a    *answers.Answers
+	plan *plan.Plan
+	stop []finding.Finding // what forbids the run
+}
+
+func (b *builder) add(id string, act hostops.Action) {
+	if n := b.count(id); n > 0 {
+		id = fmt.Sprintf("%s-%d", id, n+1)
+	}
+	b.plan.Steps = append(b.plan.Steps, plan.Step{ID: id, Action: act})
+}
+
+func (b *builder) count(id string) (n int) {
+	for _, s := range b.plan.Steps {
+		if s.ID == id || strings.HasPrefix(s.ID, id+"-") {
+			n++
+		}
+	}
+	return n
+}
+
+// note adds a judgement's findings to the plan; blocks stop the run when needed
+// says that this kernel's verdict is.
+func (b *builder) note(fs []finding.Finding, needed bool) {
+	for _, f := range fs {
+		if f.Severity == finding.Block && needed {
+			b.stop = append(b.stop, f)
+		}
+		if f.Severity == finding.Risk && f.Risk != "" && needed {
+			b.plan.Risks = append(b.plan.Risks, f.Risk)
+		}
+		b.plan.Findings = append(b.plan.Findings, f)
+	}
+}
+
+// choice adds one driver: judge, then stage, swap, load, check, keep, record.
+func (b *builder) choice(c choice) error {
+	if err := b.licences(c); err != nil {
+		return err
+	}
+	b.verdicts(c)
+	if len(b.stop) > 0 {
+		return nil
+	}
+	if c.examined.Driver.Unverified {
+		b.plan.Risks = append(b.plan.Risks, "unverified-entry")
+	}
+	b.fetch(c)
+	d := b.driver(c)
+	if c.loadsNow() {
+		if err := b.load(c, d); err != nil {
+			return err
+		}
+	}
+	if c.persists() || c.atBoot() {
+		if err := b.keep(c, d); err != nil {
+			return err
+		}
+	}
+	b.add("record", &run.RecordDriver{StateDir: b.s.Host.StateDir, Driver: *d, Licences: b.accepted(c)})
+	b.plan.Drivers = append(b.plan.Drivers, *d)
+	return nil
+}
+
+// licences stops the run until a person has accepted every text.
+func (b *builder) licences(c choice) error {
+	for _, l := range c.examined.Licences {
+		if l.Accepted || slices.ContainsFunc(b.a.Licences, func(x answers.Licence) bool {
+			return x.Accepted && x.Digest == l.Digest
+		}) {
+			continue
+		}
+		changed := slices.ContainsFunc(b.a.Licences, func(x answers.Licence) bool { return x.ID == l.ID })
+		what := "is not accepted"
+		if changed {
+			what = "has another text than the one that was accepted"
+		}
+		return stopf(ExitPerson, "licence-not-accepted",
+			fmt.Sprintf("read it in the wizard, or add to the answers: licences: [{id: %s, digest: %q, accepted: true, by: YOU}]", l.ID, l.Digest),
+			"the licence %s (%s) %s", l.ID, l.Digest, what)
+	}
+	return nil
+}
+
+func (b *builder) accepted(c choice) []string {
+	var out []string
+	for _, l := range c.examined.Licences {
+		out = append(out, l.Digest)
+	}
+	return out
+}
+
+// verdicts weighs every kernel: the running one counts when the driver is to be
+// loaded now; when it is only to be kept, one kernel with a build is enough.
+func (b *builder) verdicts(c choice) {
+	anyBuild := false
+	for _, j := range c.examined.Judgements {
+		running := j.Release == b.s.Running()
+		needed := running && c.loadsNow()
+		b.note(j.Findings, needed)
+		usable := usable(j.Verdict)
+		anyBuild = anyBuild || usable
+		if needed && !usable {
+			if len(b.stop) == 0 {
+				b.stop = append(b.stop, finding.New("no-module", c.examined.Driver.Name, j.Release))
+			}
+			return
+		}
+	}
+	if !anyBuild {
+		for _, j := range c.examined.Judgements {
+			b.stop = append(b.stop, j.Findings...)
+		}
+	}
+}
+
+func usable(v finding.Verdict) bool {
+	return v == finding.OK || v == finding.OKKABI || v == finding.Unsure
+}
+
+func (b *builder) fetch(c choice) {
+	seen := map[string]bool{}
+	for _, release := range b.s.releases() {
+		inv := c.examined.Inventories[release]
+		if inv == nil || seen[inv.Digest] {
+			continue
+		}
+		seen[inv.Digest] = true
+		b.add("fetch", &actions.Fetch{
+			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
+			Want:     image.Want{Releases: b.s.releases(), DirName: c.examined.Driver.DirName, Firmware: c.examined.Driver.Firmware, Licences: true},
+			AuthFile: authFile(b.a), PlainHTTP: b.e.PlainHTTP,
+		})
+	}
+}
+
+// driver is the resolved driver for record and result.
+func (b *builder) driver(c choice) *plan.Driver {
+	x := c.examined
+	d := &plan.Driver{
+		Name: x.Driver.Name, When: c.rule.When, PersistIn: c.rule.PersistIn,
+		Params: parameters(question{offer: x.Offer, parameters: c.rule.Parameters}), OnMissing: c.rule.OnMissingModule,
+	}
+	for _, i := range c.devices {
+		d.Devices = append(d.Devices, b.s.Devices[i].Address)
+		if id := b.s.Devices[i].ID(); !slices.Contains(d.DeviceIDs, id) {
+			d.DeviceIDs = append(d.DeviceIDs, id)
+		}
+	}
+	for n, k := range b.s.Kernels {
+		j := x.Judgements[n]
+		role := ""
+		if len(k.Roles) > 0 {
+			role = string(k.Roles[0])
+		}
+		d.Kernels = append(d.Kernels, plan.KernelBuild{Release: k.Release, Role: role, Verdict: j.Verdict})
+		inv := x.Inventories[k.Release]
+		if inv == nil || !usable(j.Verdict) || d.Digest != "" {
+			continue
+		}
+		d.Image, d.Digest = inv.Reference, inv.Digest
+		for _, l := range j.Load {
+			if l.From == "image" {
+				d.Modules = append(d.Modules, l.Module)
+				if m := findModule(inv, l.Path); m != nil && m.Info.Version != "" {
+					d.Version = m.Info.Version
+				}
+			}
+		}
+	}
+	return d
+}
+
+func findModule(inv *image.Inventory, p string) *image.Module {
+	for _, k := range inv.Kernels {
+		for i := range k.Modules {
+			if k.Modules[i].Path == p {
+				return &k.Modules[i]
+			}
+		}
+	}
+	return nil
+}
+
+// keep adds the host family's own steps for staying.
+func (b *builder) keep(c choice, d *plan.Driver) error {
+	family := host.Detect(b.e.Node)
+	kept := host.Driver{
+		Name: d.Name, Version: d.Version, Digest: d.Digest, Builds: map[string]host.Build{},
+		Load: d.Modules, Parameters: d.Params, Aliases: map[string][]string{},
+		Replaces: c.examined.Driver.Replaces, OnMissing: d.OnMissing, Devices: d.DeviceIDs,
+	}
+	for _, j := range c.examined.Judgements {
+		if inv := c.examined.Inventories[j.Release]; inv != nil && usable(j.Verdict) {
+			kept.Builds[j.Release] = hostBuild(j.Release, c.examined.Stores[j.Release], inv, j.Load, kept.Aliases)
+		}
+	}
+	where := d.PersistIn
+	if where == "" || where == "auto" {
+		where = "side-tree"
+	}
+	var acts []hostops.Action
+	var err error
+	if c.persists() {
+		acts, err = family.Persist(kept, where)
+	} else {
+		acts, err = family.AtBoot(kept)
+	}
+	if err != nil {
+		return &Error{Exit: ExitForbidden, Code: "cannot-persist", Message: "this host cannot keep the driver that way: " + err.Error(), Err: err}
+	}
+	d.PersistIn = where
+	for _, a := range acts {
+		b.add("keep", a)
+	}
+	return nil
+}
+
+// done returns the plan's error when something forbids it, and empties a plan
+// whose every step is in place already.
+func (b *builder) done(ctx context.Context) error {
+	if len(b.stop) > 0 {
+		return &Error{Exit: ExitForbidden, Code: string(b.stop[0].Code), Message: b.stop[0].Message, Hint: b.stop[0].Hint, Findings: b.stop}
+	}
+	for _, s := range b.plan.Steps {
+		if _, ok := s.Action.(*actions.Verify); ok {
+			continue
+		}
+		if ok, err := s.Action.Done(ctx, b.e.Node); err != nil || !ok {
+			return b.space()
+		}
+	}
+	if len(b.plan.Steps) > 0 {
+		b.plan.Skipped = append(b.plan.Skipped, "everything the answers ask for is in place already")
+		b.plan.Steps, b.plan.Risks, b.plan.Missing = nil, nil, nil
+	}
+	return nil
+}
+
+// space compares what the steps write with what is free, before any of it.
+func (b *builder) space() error {
+	need := map[string]int64{}
+	for _, s := range b.plan.Steps {
+		if d := s.Action.Describe(); d.Bytes > 0 {
+			if done, _ := s.Action.Done(context.Background(), b.e.Node); !done {
+				need[path.Dir(d.Into)] += d.Bytes
+			}
+		}
+	}
+	for dir, bytes := range need {
+		free, _, err := b.e.Node.Free(dir)
+		if err == nil && uint64(bytes) > free {
+			return stopf(ExitForbidden, "no-space", "free some space there", "needs %s in %s, %s is free", sizeOf(bytes), dir, sizeOf(int64(free)))
+		}
+	}
+	return nil
+}
+
+func sizeOf(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MB", n>>20)
+	}
+	return fmt.Sprintf("%d kB", (n+1023)>>10)
+}
+
+var _ = kmod.LoadModules{}
