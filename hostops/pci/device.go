@@ -24,8 +24,8 @@ type Device struct {
 	// IOMMUGroup and NUMANode are "" and -1 when unknown.
 	IOMMUGroup string
 	NUMANode   int
-	// NetDevs, BlockDevs, DRMNodes and CharDevs are the kernel's names for
-	// what the driver made ("eth0", "nvme0n1", "card0").
+	// NetDevs, BlockDevs and DRMNodes are the kernel's names for what the
+	// driver made ("eth0"; whole disks, "nvme0n1"; "card0", "renderD128").
 	NetDevs, BlockDevs, DRMNodes []string
 	// Unreadable holds why a part of it could not be read, "" when all was.
 	Unreadable string
