@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"fitout/catalog"
+	"fitout/catalog/strict"
+	"fitout/hostops"
+	"fitout/workflow"
+	"fitout/workflow/finding"
+)
+
+// app is what every verb shares: where it reads and writes, and its flags.
+type app struct {
+	in, out, errOut *os.File
+
+	json, noColor, verbose, quiet bool
+	rootDir                       string
+	catalogFile                   string
+	answersFile                   string
+	plainHTTP                     bool
+
+	engine *workflow.Engine // made on first use
+}
+
+func (a *app) flags(root *cobra.Command) {
+	p := root.PersistentFlags()
+	p.BoolVar(&a.json, "json", false, "print one JSON document")
+	p.BoolVar(&a.noColor, "no-color", false, "no colour")
+	p.BoolVarP(&a.verbose, "verbose", "v", false, "say more, on standard error")
+	p.BoolVarP(&a.quiet, "quiet", "q", false, "say only what is asked for")
+	p.StringVar(&a.rootDir, "root", "/", "work on the node recorded below this directory; kernel calls and commands are simulated")
+	p.StringVar(&a.catalogFile, "catalog", "", "read this catalog file too")
+	p.BoolVar(&a.plainHTTP, "plain-http", false, "read registries without TLS (the risk plain-http)")
+	root.Flags().StringVarP(&a.answersFile, "answers-file", "a", "", "run headless from this answers file (\"-\": standard input)")
+	applyFlags(root, &a.applyOptions)
+}
+
+// node is the node to work on.
+func (a *app) node() *hostops.Node {
+	log := slog.New(slog.DiscardHandler)
+	if a.verbose {
+		log = slog.New(slog.NewTextHandler(a.errOut, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if a.rootDir == "/" {
+		return hostops.Live(log)
+	}
+	return hostops.At(a.rootDir, log)
+}
+
+// open reads the catalog and makes the engine.
+func (a *app) open() (*workflow.Engine, error) {
+	if a.engine != nil {
+		return a.engine, nil
+	}
+	n := a.node()
+	c, err := catalog.Load(n.Path("/etc/fitout/catalog.d"), a.catalogFile)
+	if err != nil {
+		return nil, err
+	}
+	a.engine = &workflow.Engine{Node: n, Catalog: c, Version: version, PlainHTTP: a.plainHTTP}
+	return a.engine, nil
+}
+
+// document is the frame of every JSON answer.
+type document struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// printJSON prints v, a struct or map, under the common head.
+func (a *app) printJSON(kind string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	merged := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body, &merged); err != nil {
+		return err
+	}
+	head, _ := json.Marshal(document{"fitout/v1", kind})
+	_ = json.Unmarshal(head, &merged)
+	e := json.NewEncoder(a.out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(merged)
+}
+
+func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+
+func (a *app) lines(w io.Writer, lines []string) {
+	for _, l := range lines {
+		fmt.Fprintln(w, l)
+	}
+}
+
+// errorDocument is what --json prints when a verb fails.
+type errorDocument struct {
+	Code     string            `json:"code"`
+	Message  string            `json:"message"`
+	Hint     string            `json:"hint,omitempty"`
+	Exit     int               `json:"exit"`
+	Findings []finding.Finding `json:"findings,omitempty"`
+}
+
+// fail says what went wrong, in the form that was asked for, and returns the
+// exit code.
+func (a *app) fail(err error) int {
+	doc := describe(err)
+	if a.json {
+		_ = a.printJSON("Error", doc)
+	}
+	fmt.Fprintln(a.errOut, "fitout: "+doc.Message)
+	for _, f := range doc.Findings {
+		if f.Message != doc.Message {
+			fmt.Fprintln(a.errOut, "  "+f.Message)
+		}
+		for _, e := range f.Evidence {
+			fmt.Fprintln(a.errOut, "    "+e)
+		}
+	}
+	if doc.Hint != "" {
+		fmt.Fprintln(a.errOut, "  cure: "+doc.Hint)
+	}
+	if _, ok := finding.Explain(finding.Code(doc.Code)); ok {
+		fmt.Fprintln(a.errOut, "  more: fitout explain "+doc.Code)
+	}
+	return doc.Exit
+}
+
+func describe(err error) errorDocument {
+	var stop *workflow.Error
+	var usage usageError
+	var file *strict.Errors
+	switch {
+	case errors.As(err, &stop):
+		return errorDocument{Code: stop.Code, Message: stop.Message, Hint: stop.Hint, Exit: stop.Exit, Findings: stop.Findings}
+	case errors.As(err, &usage):
+		return errorDocument{Code: "usage", Message: usage.Error(), Exit: workflow.ExitUsage}
+	case errors.As(err, &file):
+		return errorDocument{Code: "file-not-valid", Message: err.Error(), Exit: workflow.ExitFile}
+	}
+	return errorDocument{Code: "error", Message: err.Error(), Exit: workflow.ExitBug}
+}

@@ -1,0 +1,100 @@
+// Command fitout fits new hardware out on a node that is already in service: it
+// finds devices without a driver, judges vendor driver images against the
+// kernel, loads and keeps the driver, and undoes all of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"fitout/workflow"
+)
+
+// version is stamped by the build.
+var version = "0.1.0-dev"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is the whole program; it returns the exit code.
+func run(args []string, in, out, errOut *os.File) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{in: in, out: out, errOut: errOut}
+	root := a.command()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	return a.finish(err)
+}
+
+// usageError is a wrong use of the command line (exit 2).
+type usageError struct{ error }
+
+// exitCode ends the program with a code and no message of its own.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+func (a *app) finish(err error) int {
+	if err == nil {
+		return workflow.ExitDone
+	}
+	var code exitCode
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	return a.fail(err)
+}
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fitout",
+		Short:         "Fit new hardware out on a node that is already in service",
+		Long:          longHelp,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          a.noVerb,
+	}
+	a.flags(root)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(a.readVerbs()...)
+	root.AddCommand(a.runVerbs()...)
+	root.AddCommand(a.fileVerbs()...)
+	root.AddCommand(a.hiddenVerbs()...)
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	return root
+}
+
+// wrapArgs makes a wrong number of arguments a usage error in every verb.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+const longHelp = `fitout finds devices without a driver, judges vendor driver images against the
+running kernel and the next one before anything changes, loads and keeps the
+driver, checks that the device works, and can undo all of it.
+
+Without a verb it opens the wizard on a terminal. The wizard writes an answers
+file; "fitout apply --answers-file FILE" does the same work on the next node.`
