@@ -1,0 +1,196 @@
+// Package vm is a throw-away machine: Debian's own kernel under QEMU's software
+// emulation, a read-only root, a small persistent disk for /etc and /var, a
+// serial console with a terminal on it, and devices that its kernel may have no
+// driver for.
+//
+// A test says what it needs and gets a machine that is up:
+//
+//	kernel, err := debian.Newest(debian.Stock)
+//	m := vm.Start(t, vm.Config{
+//		Kernel:        kernel,
+//		RemoveModules: []string{"e1000e"},
+//		Devices:       []string{"e1000e,addr=05.0"},
+//		Tools:         map[string]string{"fitout": binary},
+//	})
+//	out, code := m.Run("fitout devices --json")
+//	m.Console.Type("fitout\r")
+//	err = m.Console.WaitFor("No driver", time.Minute)
+//
+// On the machine: busybox, kmod, and the file "fitout" of Tools at
+// /usr/bin/fitout. It coldplugs at boot as udev does (every modalias through
+// modprobe), loads /etc/modules-load.d, and runs /etc/local.d/*.start and
+// /etc/rc.local. It has no systemd. People start one with the program run in
+// this directory.
+package vm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fitout/testdata/vm/debian"
+)
+
+// Config says what machine to start. Only Kernel is required.
+type Config struct {
+	// Kernel is booted.
+	Kernel debian.Kernel
+	// AlsoInstalled kernels are in /boot and /lib/modules too (Machine.Boot
+	// goes there).
+	AlsoInstalled []debian.Kernel
+	// RemoveModules are taken out of all the kernels' trees.
+	RemoveModules []string
+	// Devices are QEMU's device descriptions ("e1000e,addr=05.0"). Slots 03
+	// to 0f are free.
+	Devices []string
+	// Tools are programs of this host, on the machine below /tools by the
+	// name given; "fitout" is at /usr/bin/fitout too.
+	Tools map[string]string
+	// Files are put on the persistent disk before the first boot: paths below
+	// /etc, /var or /root. A path that ends in ".start" is executable.
+	Files map[string]string
+	// Media are directories or files of this host, each on a read-only disk
+	// of its own, mounted at /media/NAME.
+	Media map[string]string
+	// Registry is host:port of a registry on this host; the machine reaches
+	// it at registry.local:5000. Empty: the machine has no network at all.
+	Registry string
+	// Cmdline is added to the kernel's command line.
+	Cmdline string
+	// Memory is in MiB, by default 1024.
+	Memory int
+	// CPUs is by default 2.
+	CPUs int
+	// AnswerQueries makes the terminal answer what programs ask it (cursor
+	// position, …). By default it is silent, like a real serial line.
+	AnswerQueries bool
+}
+
+// kernels are all that are installed, the booted one first.
+func (c Config) kernels() []debian.Kernel {
+	return append([]debian.Kernel{c.Kernel}, c.AlsoInstalled...)
+}
+
+// kernelArgs is the kernel's command line. Mitigations cost emulated time and
+// guard nothing here; the console says errors only, as on an installed system.
+const kernelArgs = "console=ttyS0 quiet mitigations=off tsc=reliable no_timer_check audit=0 nokaslr panic=5"
+
+// nics are the emulated network cards, which come with a boot ROM that only
+// costs time.
+var nics = []string{"e1000e", "e1000", "vmxnet3", "rtl8139", "pcnet", "i82550", "ne2k_pci", "igb", "tulip"}
+
+// deviceArg adds to a device description what every machine wants.
+func deviceArg(desc string) string {
+	name, _, _ := strings.Cut(desc, ",")
+	for _, nic := range nics {
+		if name == nic && !strings.Contains(desc, "romfile=") {
+			return desc + ",romfile="
+		}
+	}
+	return desc
+}
+
+// qemuArgs is QEMU's command line for a machine whose disks and sockets lie in
+// dir.
+func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs string) []string {
+	memory, cpus := c.Memory, c.CPUs
+	if memory == 0 {
+		memory = 1024
+	}
+	if cpus == 0 {
+		cpus = 2
+	}
+	args := []string{
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory),
+		"-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-S",
+		"-kernel", kernel.Vmlinuz(), "-initrd", initramfs, "-append", strings.TrimSpace(kernelArgs + " " + c.Cmdline),
+		"-qmp", "unix:" + filepath.Join(dir, "qmp") + ",server=on,wait=off",
+	}
+	for _, port := range []string{"console", "agent"} {
+		args = append(args, "-chardev", "socket,id="+port+",server=on,wait=off,path="+filepath.Join(dir, port), "-serial", "chardev:"+port)
+	}
+	slot := 0x10
+	disk := func(name, file string, readonly bool) {
+		mode := "readonly=on"
+		if !readonly {
+			mode = "cache=unsafe"
+		}
+		args = append(args, "-drive", "if=none,format=raw,id=disk-"+name+",file="+file+","+mode,
+			"-device", fmt.Sprintf("virtio-blk-pci,drive=disk-%s,serial=%s,addr=%x.0", name, name, slot))
+		slot++
+	}
+	disk("root", root, true)
+	disk("persist", filepath.Join(dir, "persist.ext4"), false)
+	if len(c.Tools) > 0 {
+		disk("tools", filepath.Join(dir, "tools.squashfs"), true)
+	}
+	for _, name := range sortedKeys(c.Media) {
+		disk(name, filepath.Join(dir, "media-"+name+".squashfs"), true)
+	}
+	if c.Registry != "" {
+		host, port, _ := strings.Cut(c.Registry, ":")
+		args = append(args, "-netdev", fmt.Sprintf("user,id=net,restrict=on,guestfwd=tcp:10.0.2.100:5000-cmd:/bin/busybox nc %s %s", host, port),
+			"-device", "virtio-net-pci,netdev=net,addr=02.0,romfile=")
+	}
+	for _, d := range c.Devices {
+		args = append(args, "-device", deviceArg(d))
+	}
+	return args
+}
+
+// makeDisks makes the machine's own disks in dir.
+func (c Config) makeDisks(dir string) error {
+	if len(c.Tools) > 0 {
+		stage := filepath.Join(dir, "tools")
+		if err := os.Mkdir(stage, 0o755); err != nil {
+			return err
+		}
+		for name, from := range c.Tools {
+			if err := copyFile(from, filepath.Join(stage, name), 0o755); err != nil {
+				return err
+			}
+		}
+		if err := squash(stage, filepath.Join(dir, "tools.squashfs")); err != nil {
+			return err
+		}
+	}
+	for name, from := range c.Media {
+		if err := squash(from, filepath.Join(dir, "media-"+name+".squashfs")); err != nil {
+			return err
+		}
+	}
+	return c.makePersist(dir)
+}
+
+// makePersist makes the persistent disk with Files on it.
+func (c Config) makePersist(dir string) error {
+	stage := filepath.Join(dir, "persist")
+	for _, d := range []string{"etc", "work", "var/roothome", "var/lib", "var/log", "var/tmp"} {
+		if err := os.MkdirAll(filepath.Join(stage, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range c.Files {
+		rel := strings.TrimPrefix(name, "/")
+		if home, ok := strings.CutPrefix(rel, "root/"); ok {
+			rel = "var/roothome/" + home
+		}
+		if !strings.HasPrefix(rel, "etc/") && !strings.HasPrefix(rel, "var/") {
+			return fmt.Errorf("file %s of the machine: only /etc, /var and /root are on the persistent disk", name)
+		}
+		to := filepath.Join(stage, rel)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		perm := os.FileMode(0o644)
+		if strings.HasSuffix(name, ".start") {
+			perm = 0o755
+		}
+		if err := os.WriteFile(to, []byte(text), perm); err != nil {
+			return err
+		}
+	}
+	return run("", "mke2fs", "-q", "-t", "ext4", "-m", "0", "-N", "16384", "-d", stage,
+		"-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", filepath.Join(dir, "persist.ext4"), "1G")
+}

@@ -1,0 +1,133 @@
+package debian
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"time"
+)
+
+// resolve returns the kernel release that a meta-package stands for. The
+// caller holds the apt lock.
+func resolve(meta Meta) (string, error) {
+	for try := 0; ; try++ {
+		out, err := run("", "apt-cache", "depends", "--no-recommends", "--no-suggests", string(meta))
+		if err == nil {
+			for line := range strings.Lines(out) {
+				if dep, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: linux-image-"); ok {
+					return dep, nil
+				}
+			}
+		}
+		if try == 1 {
+			return cached(meta)
+		}
+		if _, err := run("", "apt-get", "update"); err != nil {
+			return cached(meta)
+		}
+	}
+}
+
+// flavours tells the releases of a meta-package's kernels.
+var flavours = map[Meta]*regexp.Regexp{
+	Stock: stockRelease,
+	Cloud: regexp.MustCompile(`^6\.1\.0-\d+-cloud-amd64$`),
+	RT:    regexp.MustCompile(`^6\.1\.0-\d+-rt-amd64$`),
+	Plus:  regexp.MustCompile(`^6\.12\.\d+\+deb12-amd64$`),
+}
+
+// cached returns the newest release of that flavour in the cache.
+func cached(meta Meta) (string, error) {
+	dir, err := CacheDir("kernels")
+	if err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for i := len(entries) - 1; i >= 0; i-- {
+		if name := entries[i].Name(); flavours[meta].MatchString(name) {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("apt knows no kernel for %s and the cache has none: check /etc/apt/sources.list and the network, then run apt-get update", meta)
+}
+
+// Download fetches a Debian package of this machine's suites and returns the
+// path of the .deb.
+func Download(pkg string) (string, error) {
+	debs, err := CacheDir("debs")
+	if err != nil {
+		return "", err
+	}
+	unlock, err := Lock("apt")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if deb := newestDeb(debs, pkg); deb != "" {
+		return deb, nil
+	}
+	for try := 0; ; try++ {
+		err = download(debs, pkg)
+		if err == nil {
+			break
+		}
+		if try == 2 {
+			return "", err
+		}
+		time.Sleep(time.Duration(try) * 5 * time.Second)
+		if _, uerr := run("", "apt-get", "update"); uerr != nil {
+			err = errors.Join(err, uerr)
+		}
+	}
+	return newestDeb(debs, pkg), nil
+}
+
+// download runs apt-get download in a directory of its own, so that a cut
+// download is never taken for a package.
+func download(debs, pkg string) error {
+	tmp, err := os.MkdirTemp(debs, ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if _, err := run(tmp, "apt-get", "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
+		return err
+	}
+	got := newestDeb(tmp, pkg)
+	if got == "" {
+		return fmt.Errorf("apt-get download %s left no package", pkg)
+	}
+	return os.Rename(got, filepath.Join(debs, filepath.Base(got)))
+}
+
+// newestDeb returns the package's file, "" when there is none.
+func newestDeb(dir, pkg string) string {
+	found, _ := filepath.Glob(filepath.Join(dir, pkg+"_*.deb"))
+	if len(found) == 0 {
+		return ""
+	}
+	sort.Strings(found)
+	return found[len(found)-1]
+}
+
+// run runs a command in dir and returns its standard output.
+func run(dir, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return string(out), nil
+}

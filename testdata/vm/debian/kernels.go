@@ -1,0 +1,176 @@
+package debian
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Meta names a meta-package: the newest kernel of one flavour.
+type Meta string
+
+// The meta-packages that Debian 12 and its security archive have.
+const (
+	// Stock is the ordinary 6.1 kernel: plain .ko modules.
+	Stock Meta = "linux-image-amd64"
+	// Cloud lacks most hardware drivers; same vermagic flags as Stock, other
+	// symbol versions.
+	Cloud Meta = "linux-image-cloud-amd64"
+	// RT differs from Stock in the vermagic flags (preempt_rt).
+	RT Meta = "linux-image-rt-amd64"
+	// Plus is a 6.12 kernel: a "+" in its release, .ko.xz modules.
+	Plus Meta = "linux-image-6.12-amd64"
+)
+
+// Kernel is a kernel extracted into the cache.
+type Kernel struct {
+	// Release is uname -r.
+	Release string
+	// Dir holds boot/ and lib/modules/RELEASE.
+	Dir string
+}
+
+// Vmlinuz is the path of the kernel's image.
+func (k Kernel) Vmlinuz() string { return filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release) }
+
+// Modules is the path of its modules directory.
+func (k Kernel) Modules() string { return filepath.Join(k.Dir, "lib", "modules", k.Release) }
+
+// Module returns the path of one of its modules, by module name ("-" and "_"
+// are the same), relative to Modules.
+func (k Kernel) Module(name string) (string, error) {
+	dep, err := os.ReadFile(filepath.Join(k.Modules(), "modules.dep"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(dep)) {
+		path, _, _ := strings.Cut(line, ":")
+		if moduleName(path) == strings.ReplaceAll(name, "-", "_") {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("kernel %s has no module %s", k.Release, name)
+}
+
+// Depends returns the paths of the modules that a module needs, as
+// modules.dep has them (the nearest first), relative to Modules.
+func (k Kernel) Depends(name string) ([]string, error) {
+	path, err := k.Module(name)
+	if err != nil {
+		return nil, err
+	}
+	dep, err := os.ReadFile(filepath.Join(k.Modules(), "modules.dep"))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(dep)) {
+		if p, deps, _ := strings.Cut(line, ":"); p == path {
+			return strings.Fields(deps), nil
+		}
+	}
+	return nil, nil
+}
+
+// moduleName is the module's name, from the path of its file.
+func moduleName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// Newest resolves a meta-package to the kernel that the mirror has now, and
+// fetches that. When the mirror's index cannot be read, the newest kernel of
+// that flavour in the cache serves.
+func Newest(meta Meta) (Kernel, error) {
+	unlock, err := Lock("apt")
+	if err != nil {
+		return Kernel{}, err
+	}
+	release, err := resolve(meta)
+	unlock()
+	if err != nil {
+		return Kernel{}, err
+	}
+	return Fetch(release)
+}
+
+// Older fetches the n-th kernel release of the 6.1 series before the newest one
+// that the mirror still has (1: the one just before).
+func Older(n int) (Kernel, error) {
+	releases, err := Releases()
+	if err != nil {
+		return Kernel{}, err
+	}
+	if len(releases) <= n {
+		return Kernel{}, fmt.Errorf("the mirror has %d kernels of the 6.1 series, not %d older ones: %s", len(releases), n, strings.Join(releases, ", "))
+	}
+	return Fetch(releases[n])
+}
+
+var stockRelease = regexp.MustCompile(`^6\.1\.0-(\d+)-amd64$`)
+
+// Releases lists the releases of the stock 6.1 kernels that the mirror has, the
+// newest first.
+func Releases() ([]string, error) {
+	unlock, err := Lock("apt")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	out, err := run("", "apt-cache", "pkgnames", "linux-image-6.1.0-")
+	if err != nil {
+		return nil, err
+	}
+	var releases []string
+	for _, name := range strings.Fields(out) {
+		if r := strings.TrimPrefix(name, "linux-image-"); stockRelease.MatchString(r) {
+			releases = append(releases, r)
+		}
+	}
+	abi := func(r string) int { n, _ := strconv.Atoi(stockRelease.FindStringSubmatch(r)[1]); return n }
+	sort.Slice(releases, func(i, j int) bool { return abi(releases[i]) > abi(releases[j]) })
+	return releases, nil
+}
+
+// Fetch downloads and extracts one kernel release, once.
+func Fetch(release string) (Kernel, error) {
+	kernels, err := CacheDir("kernels")
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{Release: release, Dir: filepath.Join(kernels, release)}
+	unlock, err := Lock("kernel-" + release)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+	if _, err := os.Stat(filepath.Join(k.Modules(), "modules.dep")); err == nil {
+		return k, nil
+	}
+	deb, err := Download("linux-image-" + release)
+	if err != nil {
+		return Kernel{}, err
+	}
+	tmp, err := os.MkdirTemp(kernels, ".new-")
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer os.RemoveAll(tmp)
+	if _, err := run("", "dpkg-deb", "-x", deb, tmp); err != nil {
+		return Kernel{}, err
+	}
+	if _, err := run("", "depmod", "-b", tmp, release); err != nil {
+		return Kernel{}, err
+	}
+	os.RemoveAll(k.Dir)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return Kernel{}, err
+	}
+	if err := os.Rename(tmp, k.Dir); err != nil {
+		return Kernel{}, fmt.Errorf("putting kernel %s into the cache: %w", release, err)
+	}
+	return k, nil
+}

@@ -1,0 +1,137 @@
+package vm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ulikunitz/xz"
+
+	"fitout/testdata/vm/debian"
+)
+
+// bootModules are needed to reach the root. crc32c_generic: ext4 asks the
+// kernel's crypto layer for crc32c, which is no dependency that depmod sees.
+var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "squashfs", "overlay", "ext4"}
+
+// buildInitramfs returns the initramfs for a kernel, built once for each
+// content. It is not compressed: unpacking under emulation costs more than
+// reading.
+func buildInitramfs(k debian.Kernel) (string, error) {
+	init, err := guest.ReadFile("guest/initramfs-init")
+	if err != nil {
+		return "", err
+	}
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return "", fmt.Errorf("%w: install busybox-static (make deps)", err)
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, format, k.Release, bootModules)
+	h.Write(init)
+	h.Write(busybox)
+	dir, err := debian.CacheDir("vm")
+	if err != nil {
+		return "", err
+	}
+	image := filepath.Join(dir, "initramfs-"+hex.EncodeToString(h.Sum(nil))[:16]+".cpio")
+	err = once(image, func(tmp string) error {
+		var c cpio
+		for _, d := range []string{"bin", "dev", "proc", "sys", "newroot", "modules"} {
+			c.dir(d)
+		}
+		c.node("dev/console", 0o020600, 5, 1)
+		c.file("init", 0o755, init)
+		c.file("bin/busybox", 0o755, busybox)
+		if err := addBootModules(&c, k); err != nil {
+			return err
+		}
+		return os.WriteFile(tmp, c.end(), 0o644)
+	})
+	return image, err
+}
+
+// addBootModules adds the modules to reach the root and the order to load them in.
+func addBootModules(c *cpio, k debian.Kernel) error {
+	var order []string
+	for _, name := range bootModules {
+		path, err := k.Module(name)
+		if err != nil {
+			continue // built into this kernel
+		}
+		deps, err := k.Depends(name)
+		if err != nil {
+			return err
+		}
+		slices.Reverse(deps)
+		for _, p := range append(deps, path) {
+			if !slices.Contains(order, p) {
+				order = append(order, p)
+			}
+		}
+	}
+	var names []string
+	for _, p := range order {
+		data, err := readModule(filepath.Join(k.Modules(), p))
+		if err != nil {
+			return err
+		}
+		name := moduleName(p) + ".ko"
+		c.file("modules/"+name, 0o644, data)
+		names = append(names, name)
+	}
+	c.file("modules/order", 0o644, []byte(strings.Join(names, "\n")+"\n"))
+	return nil
+}
+
+// readModule reads a module file, uncompressed.
+func readModule(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil || !strings.HasSuffix(path, ".xz") {
+		return data, err
+	}
+	r, err := xz.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return io.ReadAll(r)
+}
+
+// cpio writes an archive in the "newc" format of the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst.
+type cpio struct {
+	buf bytes.Buffer
+	ino int
+}
+
+func (c *cpio) dir(name string) { c.entry(name, 0o040755, nil, 0, 0) }
+
+func (c *cpio) file(name string, perm int, data []byte) { c.entry(name, 0o100000|perm, data, 0, 0) }
+
+func (c *cpio) node(name string, mode, major, minor int) { c.entry(name, mode, nil, major, minor) }
+
+func (c *cpio) entry(name string, mode int, data []byte, major, minor int) {
+	c.ino++
+	fmt.Fprintf(&c.buf, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
+		c.ino, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0, name)
+	c.pad()
+	c.buf.Write(data)
+	c.pad()
+}
+
+func (c *cpio) pad() {
+	for c.buf.Len()%4 != 0 {
+		c.buf.WriteByte(0)
+	}
+}
+
+func (c *cpio) end() []byte {
+	c.entry("TRAILER!!!", 0, nil, 0, 0)
+	return c.buf.Bytes()
+}

@@ -1,0 +1,310 @@
+package vm
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fitout/testdata/vm/debian"
+)
+
+//go:embed guest/*
+var guest embed.FS
+
+// format is part of the cached images' names: raise it when what is built
+// changes for a reason that no input shows.
+const format = "1"
+
+// osRelease is the machine's /usr/lib/os-release. It is no distribution that
+// fitout knows, on purpose: a plain host with a read-only /usr.
+const osRelease = `ID=machine
+NAME="Throw-away machine"
+PRETTY_NAME="Throw-away machine (Debian kernel, busybox)"
+VERSION_ID=1
+`
+
+// links is the usr-merged layout, and what points into /usr, /run and /var.
+var links = map[string]string{
+	"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64",
+	"root": "var/roothome", "etc/os-release": "../usr/lib/os-release",
+	"etc/mtab": "../proc/self/mounts", "var/run": "../run", "init": "usr/sbin/init",
+}
+
+var dirs = []string{
+	"boot", "dev", "etc/modprobe.d", "etc/modules-load.d", "etc/init.d", "media", "mnt", "opt", "persist", "proc",
+	"run", "sys", "tmp", "tools", "usr/bin", "usr/sbin", "usr/lib/machine", "usr/lib/modules", "usr/lib/firmware", "usr/lib64", "var",
+}
+
+// etcFiles are the lower layer of /etc.
+var etcFiles = map[string]string{
+	"etc/passwd":   "root::0:0:root:/root:/bin/sh\n",
+	"etc/group":    "root:x:0:\ntty:x:5:\n",
+	"etc/hosts":    "127.0.0.1 localhost\n10.0.2.100 registry.local\n",
+	"etc/profile":  "export PATH=/usr/sbin:/usr/bin\n",
+	"etc/hostname": "machine\n",
+}
+
+// rootSpec says what a root file system is made of.
+type rootSpec struct {
+	// Kernels are installed; the first one is booted.
+	Kernels []debian.Kernel
+	// Remove names modules that the kernels' trees lack.
+	Remove []string
+}
+
+// buildRoot returns the squashfs of a root, built once for each content.
+func buildRoot(spec rootSpec) (string, error) {
+	dir, err := debian.CacheDir("vm")
+	if err != nil {
+		return "", err
+	}
+	sum, err := spec.sum()
+	if err != nil {
+		return "", err
+	}
+	image := filepath.Join(dir, "root-"+sum+".squashfs")
+	err = once(image, func(tmp string) error {
+		stage, err := os.MkdirTemp(dir, ".stage-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(stage)
+		if err := spec.stage(stage); err != nil {
+			return fmt.Errorf("putting the machine's root together: %w", err)
+		}
+		return squash(stage, tmp)
+	})
+	return image, err
+}
+
+// once makes the cached file by calling build with a temporary name, unless it
+// is there. Two processes never build the same file twice.
+func once(file string, build func(tmp string) error) error {
+	unlock, err := debian.Lock(filepath.Base(file))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	tmp := file + ".new"
+	os.Remove(tmp)
+	defer os.Remove(tmp)
+	if err := build(tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+// squash makes a squashfs of a directory: everything owned by root, quick to
+// read under emulation.
+func squash(dir, file string) error {
+	return run("", "mksquashfs", dir, file, "-noappend", "-all-root", "-no-xattrs", "-comp", "lz4", "-no-progress", "-quiet")
+}
+
+// sum is over all inputs that the root is built from.
+func (s rootSpec) sum() (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, format, osRelease, dirs, sorted(links), sorted(etcFiles))
+	for _, k := range s.Kernels {
+		fmt.Fprintln(h, k.Release)
+	}
+	fmt.Fprintln(h, slices.Sorted(slices.Values(s.Remove)))
+	err := fs.WalkDir(guest, "guest", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := guest.ReadFile(p)
+		fmt.Fprintf(h, "%s %x\n", p, sha256.Sum256(data))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, prog := range []string{"/bin/busybox", "/bin/kmod"} {
+		st, err := os.Stat(prog)
+		if err != nil {
+			return "", fmt.Errorf("%w: install busybox-static and kmod (make deps)", err)
+		}
+		fmt.Fprintln(h, prog, st.Size(), st.ModTime().Unix())
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+// sorted renders a map in a fixed order.
+func sorted(m map[string]string) string {
+	var lines []string
+	for k, v := range m {
+		lines = append(lines, k+"="+v)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// stage lays the root out below dir.
+func (s rootSpec) stage(dir string) error {
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	files := map[string]string{"usr/lib/os-release": osRelease, "usr/bin/fitout": ""}
+	for name, text := range etcFiles {
+		files[name] = text
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := stageGuest(dir); err != nil {
+		return err
+	}
+	if err := stageProgram(dir, "/bin/kmod", "usr/bin/kmod"); err != nil {
+		return err
+	}
+	if err := stageBusybox(dir); err != nil {
+		return err
+	}
+	for _, name := range []string{"modprobe", "insmod", "rmmod", "depmod", "lsmod", "modinfo"} {
+		link := filepath.Join(dir, "usr/sbin", name)
+		os.Remove(link)
+		os.Remove(filepath.Join(dir, "usr/bin", name))
+		if err := os.Symlink("../bin/kmod", link); err != nil {
+			return err
+		}
+	}
+	for _, k := range s.Kernels {
+		if err := stageKernel(dir, k, s.Remove); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageGuest copies the machine's own scripts.
+func stageGuest(dir string) error {
+	for _, name := range []string{"rcS", "rcK", "login", "agent"} {
+		data, err := guest.ReadFile("guest/" + name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "usr/lib/machine", name), data, 0o755); err != nil {
+			return err
+		}
+	}
+	data, err := guest.ReadFile("guest/inittab")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "etc/inittab"), data, 0o644)
+}
+
+// stageBusybox installs busybox and a link for each of its commands.
+func stageBusybox(dir string) error {
+	if err := copyFile("/bin/busybox", filepath.Join(dir, "usr/bin/busybox"), 0o755); err != nil {
+		return err
+	}
+	list, err := output("/bin/busybox", "--list-full")
+	if err != nil {
+		return err
+	}
+	for _, applet := range strings.Fields(list) {
+		where, target := "usr/bin", "busybox"
+		if strings.Contains(filepath.Dir(applet), "sbin") {
+			where, target = "usr/sbin", "../bin/busybox"
+		}
+		link := filepath.Join(dir, where, filepath.Base(applet))
+		if _, err := os.Lstat(link); err == nil {
+			continue
+		}
+		if err := os.Symlink(target, link); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(filepath.Join(dir, "usr/bin/linuxrc"))
+}
+
+// stageProgram copies a program with the libraries that it is linked to, each
+// at its own place.
+func stageProgram(dir, prog, to string) error {
+	if err := copyFile(prog, filepath.Join(dir, to), 0o755); err != nil {
+		return err
+	}
+	out, err := output("ldd", prog)
+	if err != nil {
+		return err
+	}
+	for _, word := range strings.Fields(out) {
+		if !strings.HasPrefix(word, "/") {
+			continue
+		}
+		dst := filepath.Join(dir, "usr", strings.TrimPrefix(word, "/usr"))
+		if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+			return err
+		}
+		if err := copyFile(word, dst, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageKernel links the kernel's image and modules into the root, without the
+// removed ones, and makes the module tables anew.
+func stageKernel(dir string, k debian.Kernel, remove []string) error {
+	if err := os.Link(k.Vmlinuz(), filepath.Join(dir, "boot", "vmlinuz-"+k.Release)); err != nil {
+		return err
+	}
+	to := filepath.Join(dir, "usr/lib/modules", k.Release)
+	err := filepath.WalkDir(k.Modules(), func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(k.Modules(), p)
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		case !d.Type().IsRegular(), generated(rel), slices.Contains(remove, moduleName(rel)):
+			return nil
+		}
+		return os.Link(p, filepath.Join(to, rel))
+	})
+	if err != nil {
+		return err
+	}
+	return run("", "depmod", "-b", dir, k.Release)
+}
+
+// generated says that depmod makes the file.
+func generated(rel string) bool {
+	switch rel {
+	case "modules.builtin", "modules.builtin.modinfo", "modules.order":
+		return false
+	}
+	return strings.HasPrefix(rel, "modules.")
+}
+
+// moduleName is the name of the module in a file, with underscores.
+func moduleName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
