@@ -356,4 +356,3 @@ func sizeOf(n int64) string {
 	return fmt.Sprintf("%d kB", (n+1023)>>10)
 }
 
-var _ = kmod.LoadModules{}

@@ -80,22 +80,22 @@ func (b *builder) swap(c choice) error {
 	if err != nil {
 		return nil // nothing is loaded where there is no table
 	}
-	var go1st []string
+	var leaving []string
 	names := append(slices.Clone(c.examined.Driver.Replaces), c.examined.Driver.Modules...)
 	for _, name := range names {
 		name = module.Normalize(name)
 		if slices.ContainsFunc(loaded, func(m kmod.LoadedModule) bool { return m.Name == name }) &&
-			!b.alreadyOurs(c, name) && !slices.Contains(go1st, name) {
-			go1st = append(go1st, name)
+			!b.alreadyOurs(c, name) && !slices.Contains(leaving, name) {
+			leaving = append(leaving, name)
 		}
 	}
-	if len(go1st) == 0 {
+	if len(leaving) == 0 {
 		return nil
 	}
-	if err := b.lifelines(go1st); err != nil {
+	if err := b.lifelines(leaving); err != nil {
 		return err
 	}
-	b.add("unload", &kmod.UnloadModules{Names: go1st})
+	b.add("unload", &kmod.UnloadModules{Names: leaving})
 	return nil
 }
 

@@ -1,0 +1,92 @@
+package workflow
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"fitout/hostops"
+	"fitout/hostops/host"
+	"fitout/hostops/kmod"
+	"fitout/workflow/actions"
+	"fitout/workflow/answers"
+	"fitout/workflow/plan"
+	"fitout/workflow/run"
+)
+
+// record finds an installed driver.
+func (e *Engine) record(name string) (run.Record, []run.Record, host.Family, error) {
+	family := host.Detect(e.Node)
+	all, err := run.Installed(e.Node, family.Facts().StateDir)
+	if err != nil {
+		return run.Record{}, nil, nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
+	}
+	for _, r := range all {
+		if r.Driver.Name == name {
+			return r, all, family, nil
+		}
+	}
+	return run.Record{}, nil, nil, stopf(ExitNoMatch, "driver-not-installed", "see what is with: fitout status", "no driver %q was installed by fitout here", name)
+}
+
+// PlanRemove lays out the steps that take a driver off the node: unload it, let
+// the earlier driver come back, take it out of the boot and of the hooks, remove
+// its files and its record.
+func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error) {
+	r, all, family, err := e.record(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.Survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state := family.Facts().StateDir
+	pl := &plan.Plan{Kernel: s.Running(), Answers: answers.Default(), Drivers: []plan.Driver{r.Driver}}
+	b := builder{e: e, s: s, a: pl.Answers, plan: pl}
+	if leaving := loadedOf(e.Node, r.Driver.Modules); len(leaving) > 0 {
+		if err := b.lifelines(leaving); err != nil {
+			return nil, err
+		}
+		b.add("unload", &kmod.UnloadModules{Names: leaving})
+	}
+	last := len(all) == 1
+	acts, err := family.Remove(name, last)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range acts {
+		b.add("unkeep", a)
+	}
+	for _, dir := range []string{
+		path.Join(volatileTree, "lib/modules", s.Running(), "updates", name),
+	} {
+		if e.Node.Exists(dir) {
+			b.add("unstage", &actions.RemoveTree{Dir: dir, Top: volatile})
+		}
+	}
+	if !slices.ContainsFunc(all, func(o run.Record) bool { return o.Driver.Name != name && o.Driver.Digest == r.Driver.Digest }) {
+		if dir := e.storeDir(s, r.Driver.Digest); r.Driver.Digest != "" && e.Node.Exists(dir) {
+			b.add("unstore", &actions.RemoveTree{Dir: dir, Top: path.Join(state, "store")})
+		}
+	}
+	if r.Replaced != nil {
+		b.add("restore", &kmod.LoadInTree{Names: r.Replaced})
+	}
+	b.add("forget", &run.ForgetDriver{StateDir: state, Name: name})
+	return pl, b.done(ctx)
+}
+
+func loadedOf(n *hostops.Node, names []string) []string {
+	loaded, err := kmod.Loaded(n)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, m := range loaded {
+		if slices.Contains(names, m.Name) {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"fitout/catalog/module"
+	"fitout/hostops/host"
+	"fitout/hostops/kmod"
+	"fitout/hostops/pci"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+	"fitout/workflow/run"
+)
+
+// Status is what is true of the node now: measured, not remembered.
+type Status struct {
+	Kernel       string         `json:"kernel"`
+	BootID       string         `json:"bootId"`
+	Drivers      []DriverStatus `json:"drivers"`
+	Gate         GateStatus     `json:"gate"`
+	Run          *string        `json:"run"`
+	RebootNeeded bool           `json:"rebootNeeded"`
+	Why          []string       `json:"rebootReasons,omitempty"`
+}
+
+// DriverStatus is one installed driver against the node as it is.
+type DriverStatus struct {
+	Name              string         `json:"name"`
+	Version           string         `json:"version"`
+	Image             string         `json:"image"`
+	Digest            string         `json:"digest"`
+	When              answers.When   `json:"when"`
+	Loaded            bool           `json:"loaded"`
+	SrcversionMatches *bool          `json:"srcversionMatches"`
+	Devices           []DeviceStatus `json:"devices"`
+	Kernels           []KernelStatus `json:"kernels"`
+	Drift             []string       `json:"drift"`
+}
+
+// DeviceStatus is a device that the driver should drive.
+type DeviceStatus struct {
+	Address string `json:"address"`
+	Driver  string `json:"driver"`
+	Bound   bool   `json:"bound"`
+}
+
+// KernelStatus is what the driver has for a kernel that may boot.
+type KernelStatus struct {
+	Release string          `json:"release"`
+	Role    string          `json:"role"`
+	Verdict finding.Verdict `json:"verdict"`
+	Kept    bool            `json:"kept"` // its build lies where that kernel finds it
+}
+
+// GateStatus is the upgrade gate.
+type GateStatus struct {
+	Armed    bool           `json:"armed"`
+	Strength host.Strength  `json:"strength"`
+	Blocked  []host.Blocked `json:"blocked"`
+}
+
+// Status measures every installed driver anew.
+func (e *Engine) Status(ctx context.Context) (*Status, error) {
+	family := host.Detect(e.Node)
+	facts := family.Facts()
+	kernels, err := family.Kernels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := &Status{Drivers: []DriverStatus{}, Gate: GateStatus{Strength: facts.Gate, Blocked: []host.Blocked{}}}
+	if len(kernels) > 0 {
+		st.Kernel = kernels[0].Release
+	}
+	st.BootID, _ = e.Node.ReadString("/proc/sys/kernel/random/boot_id")
+	if id := e.Current(); id != "" {
+		st.Run = &id
+	}
+	records, err := run.Installed(e.Node, facts.StateDir)
+	if err != nil {
+		return nil, &Error{Exit: ExitDrift, Code: "state-damaged", Message: err.Error(), Err: err}
+	}
+	devices, _ := pci.Scan(e.Node)
+	loaded, _ := kmod.Loaded(e.Node)
+	for _, r := range records {
+		ds := e.driverStatus(facts, kernels, devices, loaded, r)
+		st.Drivers = append(st.Drivers, ds)
+		st.reboot(ds, r)
+	}
+	st.Gate.Armed, st.Gate.Blocked = host.GateState(e.Node, facts)
+	if st.Gate.Blocked == nil {
+		st.Gate.Blocked = []host.Blocked{}
+	}
+	return st, nil
+}
+
+// keeps says that a choice outlives a reboot.
+func keeps(w answers.When) bool {
+	return w == answers.Persist || w == answers.AtBoot || w == answers.LoadNowPersist || w == answers.LoadNowAtBoot
+}
+
+func (e *Engine) driverStatus(facts host.Facts, kernels []host.Kernel, devices []pci.Device, loaded []kmod.LoadedModule, r run.Record) DriverStatus {
+	d := r.Driver
+	out := DriverStatus{Name: d.Name, Version: d.Version, Image: d.Image, Digest: d.Digest, When: d.When,
+		Devices: []DeviceStatus{}, Kernels: []KernelStatus{}, Drift: []string{}}
+	for _, k := range kernels {
+		out.Kernels = append(out.Kernels, e.kernelStatus(facts, k, r, &out))
+	}
+	out.Loaded = true
+	for _, m := range d.Modules {
+		i := slices.IndexFunc(loaded, func(l kmod.LoadedModule) bool { return l.Name == module.Normalize(m) })
+		if i < 0 {
+			out.Loaded = false
+			out.drift("module %s is recorded as installed, but it is not loaded now; fitout load %s", m, d.Name)
+			continue
+		}
+		if want := e.stagedSrcversion(facts, kernels[0].Release, d.Name, m); want != "" && loaded[i].Srcversion != "" {
+			same := want == loaded[i].Srcversion
+			if out.SrcversionMatches == nil || !same {
+				out.SrcversionMatches = &same
+			}
+			if !same {
+				out.drift("module %s is loaded from another build (srcversion %s, staged %s); fitout reload %s", m, loaded[i].Srcversion, want, d.Name)
+			}
+		}
+	}
+	for _, dev := range devices {
+		if !slices.Contains(d.DeviceIDs, dev.ID()) || dev.PhysFn != "" {
+			continue
+		}
+		bound := slices.Contains(d.Modules, module.Normalize(dev.Module)) || slices.Contains(d.Modules, module.Normalize(dev.Driver))
+		out.Devices = append(out.Devices, DeviceStatus{Address: dev.Address, Driver: dev.Driver, Bound: bound})
+		if !bound {
+			out.drift("device %s (%s) is not driven by it; it has %s", dev.Address, dev.ID(), orNone(dev.Driver))
+		}
+	}
+	return out
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "no driver"
+	}
+	return s
+}
+
+func (d *DriverStatus) drift(format string, args ...any) {
+	d.Drift = append(d.Drift, fmt.Sprintf(format, args...))
+}
+
+// kernelStatus says whether the kept tree has the driver for kernel k.
+func (e *Engine) kernelStatus(facts host.Facts, k host.Kernel, r run.Record, out *DriverStatus) KernelStatus {
+	ks := KernelStatus{Release: k.Release, Verdict: finding.NoModule}
+	if len(k.Roles) > 0 {
+		ks.Role = string(k.Roles[0])
+	}
+	for _, b := range r.Driver.Kernels {
+		if b.Release == k.Release {
+			ks.Verdict = b.Verdict
+		}
+	}
+	ks.Kept = len(e.Node.Glob(path.Join(facts.StateDir, "tree/lib/modules", k.Release, "updates", r.Driver.Name, "*"))) > 0
+	if keeps(r.Driver.When) && !ks.Kept {
+		out.drift("there is no build for kernel %s (%s): after a boot into it the devices have no driver", k.Release, ks.Role)
+	}
+	return ks
+}
+
+// stagedSrcversion is that of the file the module should have been loaded from.
+func (e *Engine) stagedSrcversion(facts host.Facts, release, driver, mod string) string {
+	for _, tree := range []string{volatileTree, path.Join(facts.StateDir, "tree")} {
+		for _, f := range e.Node.Glob(path.Join(tree, "lib/modules", release, "updates", driver, "*")) {
+			if module.NameOf(path.Base(f)) != module.Normalize(mod) {
+				continue
+			}
+			if info, err := module.ReadFile(e.Node.Path(f)); err == nil {
+				return info.Srcversion
+			}
+		}
+	}
+	return ""
+}
+
+// reboot says whether a reboot would make true what is recorded.
+func (s *Status) reboot(d DriverStatus, r run.Record) {
+	if keeps(r.Driver.When) && !d.Loaded {
+		s.RebootNeeded = true
+		s.Why = append(s.Why, d.Name+" is kept for the next boot and not loaded now")
+	}
+}
+
+// Drifted says that the node is not as recorded.
+func (s *Status) Drifted() bool {
+	return slices.ContainsFunc(s.Drivers, func(d DriverStatus) bool { return len(d.Drift) > 0 })
+}
+
+// Text is the status as lines.
+func (s *Status) Text() []string {
+	out := []string{"Running kernel " + s.Kernel}
+	if s.Run != nil {
+		out = append(out, "Run in progress: "+*s.Run+"   (fitout attach)")
+	}
+	if len(s.Drivers) == 0 {
+		out = append(out, "No driver was installed by fitout on this node.")
+	}
+	for _, d := range s.Drivers {
+		out = append(out, "", strings.TrimSpace(fmt.Sprintf("%s %s", d.Name, d.Version)),
+			"  image    "+d.Image, "  digest   "+d.Digest, "  when     "+string(d.When),
+			"  loaded   "+yesNo(d.Loaded))
+		for _, dev := range d.Devices {
+			out = append(out, fmt.Sprintf("  device   %s  %s", dev.Address, orNone(dev.Driver)))
+		}
+		for _, k := range d.Kernels {
+			kept := "not kept"
+			if k.Kept {
+				kept = "kept"
+			}
+			out = append(out, fmt.Sprintf("  kernel   %s (%s)  %s, %s", k.Release, k.Role, finding.VerdictWord(k.Verdict), kept))
+		}
+		for _, t := range d.Drift {
+			out = append(out, "  DRIFT    "+t)
+		}
+	}
+	for _, b := range s.Gate.Blocked {
+		out = append(out, "", fmt.Sprintf("UPGRADE BLOCKED for kernel %s: %s", b.Kernel, b.Reason))
+	}
+	if s.RebootNeeded {
+		out = append(out, "", "A reboot is needed: "+strings.Join(s.Why, "; "))
+	}
+	return out
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
