@@ -104,3 +104,7 @@ func (s *Survey) Running() string {
 	}
 	return s.Kernels[0].Release
 }
+
+// OfferDriver makes an offer of a catalog entry, whether a device here needs it
+// or not.
+func (e *Engine) OfferDriver(s *Survey, d catalog.Driver) Offer { return e.offer(s, d) }

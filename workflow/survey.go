@@ -19,7 +19,7 @@ import (
 // Survey looks at the node: devices, kernels, host, maintenance. It changes
 // nothing and needs no network but the node's own Kubernetes API.
 func (e *Engine) Survey(ctx context.Context) (*Survey, error) {
-	s, err := e.hardware(ctx)
+	s, err := e.Hardware(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -27,8 +27,8 @@ func (e *Engine) Survey(ctx context.Context) (*Survey, error) {
 	return s, nil
 }
 
-// hardware is the part of a survey that only reads local files.
-func (e *Engine) hardware(ctx context.Context) (*Survey, error) {
+// Hardware is the part of a survey that only reads local files.
+func (e *Engine) Hardware(ctx context.Context) (*Survey, error) {
 	devices, err := pci.Scan(e.Node)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fitout/hostops/pci"
+	"fitout/workflow"
+	"fitout/workflow/finding"
+)
+
+// deviceDocument is a device as --json prints it (DESIGN section 4).
+type deviceDocument struct {
+	Address           string               `json:"address"`
+	Modalias          string               `json:"modalias"`
+	VendorID          string               `json:"vendorId"`
+	DeviceID          string               `json:"deviceId"`
+	SubsystemVendorID string               `json:"subsystemVendorId"`
+	SubsystemDeviceID string               `json:"subsystemDeviceId"`
+	ClassCode         string               `json:"classCode"`
+	Revision          string               `json:"revision,omitempty"`
+	Vendor            *string              `json:"vendor"`
+	Name              *string              `json:"name"`
+	ClassName         *string              `json:"className"`
+	Driver            *string              `json:"driver"`
+	State             finding.State        `json:"state"`
+	Findings          []finding.Finding    `json:"findings"`
+	Parent            *string              `json:"parent"`
+	Candidates        []workflow.Candidate `json:"candidates"`
+	NearMisses        []string             `json:"nearMisses"`
+}
+
+func documentOf(d workflow.Device) deviceDocument {
+	doc := deviceDocument{
+		Address: d.Address, Modalias: d.Modalias, VendorID: d.VendorID, DeviceID: d.DeviceID,
+		SubsystemVendorID: d.SubsystemVendorID, SubsystemDeviceID: d.SubsystemDeviceID,
+		ClassCode: d.ClassCode, Revision: d.Revision,
+		Vendor: orNull(d.VendorName), Name: orNull(d.Name), ClassName: orNull(d.ClassName),
+		Driver: orNull(d.Driver), State: d.State, Parent: orNull(d.PhysFn),
+		Findings: d.Findings, Candidates: d.Candidates, NearMisses: d.NearMisses,
+	}
+	if doc.Findings == nil {
+		doc.Findings = []finding.Finding{}
+	}
+	if doc.Candidates == nil {
+		doc.Candidates = []workflow.Candidate{}
+	}
+	if doc.NearMisses == nil {
+		doc.NearMisses = []string{}
+	}
+	return doc
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func (a *app) devicesVerb() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "devices",
+		Short: "List the devices, the driver each has and its state",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.hardware(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.devicesJSON(s, all)
+			}
+			a.devicesText(s, all)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "every function, also those that need no driver")
+	return c
+}
+
+func (a *app) hardware(ctx context.Context) (*workflow.Survey, error) {
+	e, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.Hardware(ctx)
+	var none *pci.NoBusError
+	if errors.As(err, &none) {
+		return nil, &workflow.Error{Exit: workflow.ExitUnsupported, Code: "no-pci", Message: err.Error(), Err: err}
+	}
+	return s, err
+}
+
+func (a *app) devicesJSON(s *workflow.Survey, all bool) error {
+	items := []deviceDocument{}
+	missing := []string{}
+	for _, d := range s.Devices {
+		if d.State == finding.StateNeedsDriver || d.State == finding.StateNoImage {
+			missing = append(missing, d.Address)
+		}
+		if all || d.State != finding.StateNotNeeded {
+			items = append(items, documentOf(d))
+		}
+	}
+	return a.printJSON("DeviceList", map[string]any{
+		"items": items, "scanned": len(s.Devices), "missing": missing, "kernel": s.Running(), "simulated": s.Simulated,
+	})
+}
+
+func (a *app) devicesText(s *workflow.Survey, all bool) {
+	if s.Simulated {
+		a.printf("(recorded node below %s: kernel calls and commands are simulated)\n", a.rootDir)
+	}
+	if all {
+		for _, d := range s.Devices {
+			a.printf("%-13s %s  %-14s %-12s %s\n", d.Address, d.ID(), finding.StateWord(d.State), orDash(d.Driver), d.Name)
+		}
+		return
+	}
+	open := 0
+	for _, k := range s.Kinds {
+		a.printf("%2dx %s  %-14s %-12s %s\n", len(k.Devices), k.ID, finding.StateWord(k.State), orDash(k.Driver), k.Name)
+		for _, i := range k.Devices {
+			d := s.Devices[i]
+			extra := ""
+			if d.VirtualFns > 0 {
+				extra = fmt.Sprintf("  %d virtual functions", d.VirtualFns)
+			}
+			a.printf("      %s%s\n", d.Address, extra)
+			for _, f := range d.Findings {
+				a.printf("        %s: %s\n", f.Code, f.Message)
+			}
+		}
+		switch k.State {
+		case finding.StateOK, finding.StatePassedThrough:
+		default:
+			open++
+		}
+	}
+	if open == 0 {
+		a.printf("Scanned %d PCI functions, all have a driver or need none. Nothing to fit out.\n", len(s.Devices))
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func (a *app) deviceVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "device ADDRESS|VENDOR:DEVICE",
+		Short: "Show one device, or all of one kind",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.hardware(cmd.Context())
+			if err != nil {
+				return err
+			}
+			found, err := pick(s, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				items := []deviceDocument{}
+				for _, d := range found {
+					items = append(items, documentOf(d))
+				}
+				return a.printJSON("DeviceList", map[string]any{"items": items})
+			}
+			for _, d := range found {
+				a.deviceText(d)
+			}
+			return nil
+		},
+	}
+}
+
+// pick finds devices by address, by a short address that only one domain has,
+// or by id.
+func pick(s *workflow.Survey, what string) ([]workflow.Device, error) {
+	var plain []pci.Device
+	var found []workflow.Device
+	for _, d := range s.Devices {
+		plain = append(plain, d.Device)
+		if d.ID() == strings.ToLower(what) {
+			found = append(found, d)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	if !pci.IsAddress(what) {
+		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-device", Message: "this node has no device " + what, Hint: "see them with: fitout devices --all"}
+	}
+	i, err := pci.Find(plain, what)
+	if err != nil {
+		exit := workflow.ExitNoMatch
+		var many *pci.AmbiguousAddressError
+		if errors.As(err, &many) {
+			exit = workflow.ExitUsage
+		}
+		return nil, &workflow.Error{Exit: exit, Code: "no-device", Message: err.Error(), Err: err}
+	}
+	return []workflow.Device{s.Devices[i]}, nil
+}
+
+func (a *app) deviceText(d workflow.Device) {
+	row := func(k, v string) {
+		if v != "" {
+			a.printf("  %-12s %s\n", k, v)
+		}
+	}
+	a.printf("%s\n", d.Address)
+	row("name", strings.TrimSpace(d.VendorName+" "+d.Name))
+	row("vendor:dev", d.ID()+"  subsystem "+d.SubsystemID()+"  revision "+d.Revision)
+	row("class", d.ClassCode+" "+d.ClassName)
+	row("modalias", d.Modalias)
+	row("driver", orDash(d.Driver))
+	row("override", d.DriverOverride)
+	row("state", finding.StateWord(d.State))
+	row("IOMMU group", d.IOMMUGroup)
+	row("gives", strings.Join(append(append(append([]string{}, d.NetDevs...), d.BlockDevs...), d.DRMNodes...), " "))
+	for _, c := range d.Candidates {
+		row("candidate", c.Module+" ("+c.Source+")")
+	}
+	row("near miss", strings.Join(d.NearMisses, ", "))
+	for _, f := range d.Findings {
+		a.findingText(f)
+	}
+}
+
+func (a *app) findingText(f finding.Finding) {
+	a.printf("  %-5s %s: %s\n", f.Severity, f.Code, f.Message)
+	for _, e := range f.Evidence {
+		a.printf("          %s\n", e)
+	}
+	if f.Hint != "" {
+		a.printf("        cure: %s\n", f.Hint)
+	}
+}

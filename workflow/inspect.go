@@ -1,0 +1,56 @@
+package workflow
+
+import (
+	"context"
+	"os"
+
+	"fitout/catalog/image"
+	"fitout/hostops/host"
+	"fitout/workflow/actions"
+	"fitout/workflow/judge"
+)
+
+// Inspect reads all of an image into a private temporary directory; done
+// removes it.
+func (e *Engine) Inspect(ctx context.Context, reference string) (inv *image.Inventory, done func(), err error) {
+	ref, err := image.ParseReference(reference)
+	if err != nil {
+		return nil, nil, &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
+	}
+	img, err := image.Open(ctx, ref, actions.Options(e.Node, "", e.PlainHTTP))
+	if err != nil {
+		return nil, nil, imageError(reference, err)
+	}
+	dir, err := os.MkdirTemp("", "fitout-inspect-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = os.RemoveAll(dir) }
+	inv, err = img.Fetch(ctx, dir+"/image", image.Want{Licences: true})
+	if err != nil {
+		done()
+		return nil, nil, imageError(reference, err)
+	}
+	return inv, done, nil
+}
+
+// JudgeFor judges all modules of an image for one kernel whose modules are on
+// this node; every module of the image is taken as wanted.
+func (e *Engine) JudgeFor(ctx context.Context, inv *image.Inventory, release string) (*judge.Judgement, error) {
+	s, err := e.Hardware(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kernel := host.Kernel{Release: release, OSRoot: "/", Dir: "/lib/modules/" + release}
+	for _, k := range s.Kernels {
+		if k.Release == release {
+			kernel = k
+		}
+	}
+	q := question{}
+	for _, d := range s.Devices {
+		q.devices = append(q.devices, d.Modalias)
+	}
+	j := e.judge(s, kernel, q, inv)
+	return &j, nil
+}
