@@ -1,0 +1,167 @@
+package kmod
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"fitout/catalog/module"
+	"fitout/hostops"
+)
+
+type options struct{ cache string }
+
+// Option changes how a kernel is opened.
+type Option func(*options)
+
+// WithCache keeps a harvest of symbol versions in a directory of this machine
+// (a host path, made when needed), so that the kernel's modules are read once.
+func WithCache(dir string) Option { return func(o *options) { o.cache = dir } }
+
+// OpenKernel describes the kernel whose modules lie in dir, the node path of
+// lib/modules/RELEASE of any OS root ("" means the running root's). One or two
+// of its modules are read now; tables and symbols at the first question.
+//
+// A directory that is missing is an error that wraps fs.ErrNotExist. A kernel
+// without module files is no error: its Vermagic stays empty.
+func OpenKernel(n *hostops.Node, release, dir string, opts ...Option) (*Kernel, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if dir == "" {
+		dir = path.Join("/lib/modules", release)
+	}
+	if st, err := n.Stat(dir); err != nil {
+		return nil, fmt.Errorf("opening the modules of kernel %s: %w", release, err)
+	} else if !st.IsDir() {
+		return nil, fmt.Errorf("opening the modules of kernel %s: %s is not a directory", release, dir)
+	}
+	k := &Kernel{Release: release, Dir: dir, Tables: OpenTables(n, dir)}
+	k.Reads = readsCompressed(n, k)
+	if err := k.sample(n); err != nil {
+		return nil, err
+	}
+	k.Symbols = &Symbols{load: func(s *Symbols) { s.find(n, k, o.cache) }}
+	return k, nil
+}
+
+// osRoot is the root of the OS that a modules directory belongs to.
+func osRoot(dir string) string {
+	root := path.Dir(path.Dir(path.Dir(dir))) // without lib/modules/RELEASE
+	if path.Base(root) == "usr" {
+		root = path.Dir(root)
+	}
+	return root
+}
+
+// sampled is how many modules are looked at before giving up on one that has
+// versions: a module that imports nothing carries no CRC.
+const sampled = 3
+
+// sample reads what only the kernel's own modules tell.
+func (k *Kernel) sample(n *hostops.Node) error {
+	for _, file := range sampleFiles(n, k.Dir) {
+		f, err := module.ReadFile(n.Path(file), module.Limits{Only: module.Modinfo | module.Versions | module.Signed})
+		var bad *module.FileError
+		if errors.As(err, &bad) {
+			continue // a damaged file of theirs is not ours to report here
+		}
+		if err != nil {
+			return fmt.Errorf("reading a module of kernel %s: %w", k.Release, err)
+		}
+		if k.Sample == "" || f.HasCRCs {
+			k.Sample, k.Vermagic, k.StructModuleSize, k.Signer = file, f.Vermagic, f.StructModuleSize, f.Signature
+		}
+		for _, imp := range f.Imports {
+			if imp.Name == "module_layout" && imp.HasCRC {
+				k.ModuleLayout = imp.CRC
+			}
+		}
+		if k.ModuleLayout != 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sampleFiles picks the smallest of the first modules that the kernel's build
+// listed: modules.order names in-tree ones only. Files may be compressed since.
+func sampleFiles(n *hostops.Node, dir string) []string {
+	type sized struct {
+		file string
+		size int64
+	}
+	var found []sized
+	add := func(file string) {
+		if st, err := n.Stat(file); err == nil && st.Mode().IsRegular() {
+			found = append(found, sized{file, st.Size()})
+		}
+	}
+	order, _ := n.ReadFile(path.Join(dir, "modules.order"))
+	for line := range strings.Lines(string(order)) {
+		for _, suffix := range []string{"", ".xz", ".zst", ".gz"} {
+			add(path.Join(dir, strings.TrimSpace(line)) + suffix)
+		}
+		if len(found) >= 3*sampled {
+			break
+		}
+	}
+	if len(found) == 0 {
+		for _, file := range moduleFiles(n.Path(path.Join(dir, "kernel"))) {
+			add(n.NodePath(file))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b sized) int { return cmp.Compare(a.size, b.size) })
+	files := make([]string, 0, sampled)
+	for _, s := range found[:min(sampled, len(found))] {
+		files = append(files, s.file)
+	}
+	return files
+}
+
+// moduleCompressions is what a kernel calls the compressions that it can read
+// itself: in /sys/module/compression, and in its configuration.
+// Source: kernel, kernel/module/decompress.c and kernel/module/Kconfig.
+var moduleCompressions = []struct {
+	sysfs, config string
+	kind          module.Compression
+}{
+	{"gzip", "CONFIG_MODULE_COMPRESS_GZIP=y", module.Gzip},
+	{"xz", "CONFIG_MODULE_COMPRESS_XZ=y", module.XZ},
+	{"zstd", "CONFIG_MODULE_COMPRESS_ZSTD=y", module.Zstd},
+}
+
+// readsCompressed asks the running kernel, or the configuration file of one
+// that does not run.
+func readsCompressed(n *hostops.Node, k *Kernel) []module.Compression {
+	if osRoot(k.Dir) == "/" && n.Kernel.Release() == k.Release {
+		name, _ := n.ReadString("/sys/module/compression")
+		for _, c := range moduleCompressions {
+			if c.sysfs == name {
+				return []module.Compression{c.kind}
+			}
+		}
+		return nil
+	}
+	for _, file := range []string{path.Join(k.Dir, "config"), path.Join(osRoot(k.Dir), "boot/config-"+k.Release)} {
+		config, err := n.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		lines := strings.Split(string(config), "\n")
+		if !slices.Contains(lines, "CONFIG_MODULE_DECOMPRESS=y") {
+			return nil
+		}
+		for _, c := range moduleCompressions {
+			if slices.Contains(lines, c.config) {
+				return []module.Compression{c.kind}
+			}
+		}
+	}
+	return nil
+}
