@@ -154,17 +154,14 @@ func (x *xzReader) next() error {
 		if err := x.index(); err != nil {
 			return err
 		}
-		if more, err := x.following(); err != nil || !more {
-			return errors.Join(err, eofUnless(err))
+		more, err := x.following()
+		if err != nil {
+			return err
+		}
+		if !more {
+			return io.EOF
 		}
 	}
-}
-
-func eofUnless(err error) error {
-	if err == nil {
-		return io.EOF
-	}
-	return nil
 }
 
 // following skips the padding behind a stream and opens a concatenated one.
