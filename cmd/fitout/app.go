@@ -27,6 +27,8 @@ type app struct {
 	answersFile                   string
 	plainHTTP                     bool
 
+	applyOptions applyOptions
+
 	engine *workflow.Engine // made on first use
 }
 

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"fitout/workflow"
+	"fitout/workflow/journal"
+	"fitout/workflow/run"
+)
+
+func (a *app) readVerbs() []*cobra.Command {
+	return []*cobra.Command{a.devicesVerb(), a.deviceVerb(), a.imagesVerb(), a.whyVerb(), a.imageVerb(),
+		a.statusVerb(), a.needsRebootVerb(), a.checkVerb(), a.historyVerb(), a.logsVerb(), a.attachVerb()}
+}
+
+func (a *app) statusVerb() *cobra.Command {
+	var exit bool
+	c := &cobra.Command{
+		Use: "status", Short: "What is loaded, kept and pending: measured, not remembered", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := a.open()
+			if err != nil {
+				return err
+			}
+			st, err := e.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.printJSON("Status", st)
+			} else {
+				a.lines(a.out, st.Text())
+			}
+			if err == nil && exit && st.Drifted() {
+				return exitCode(workflow.ExitDrift)
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&exit, "exit-code", false, "end with 20 when the node is not as recorded")
+	return c
+}
+
+func (a *app) needsRebootVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "needs-reboot", Short: "Say whether a reboot is needed, and why (exit 0 yes, 20 no)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := a.open()
+			if err != nil {
+				return err
+			}
+			st, err := e.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				if err := a.printJSON("NeedsReboot", map[string]any{"needed": st.RebootNeeded, "reasons": list(st.Why)}); err != nil {
+					return err
+				}
+			} else if st.RebootNeeded {
+				a.lines(a.out, st.Why)
+			} else {
+				a.printf("No reboot is needed.\n")
+			}
+			if !st.RebootNeeded {
+				return exitCode(workflow.ExitDrift)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) historyVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "history [RUN]", Short: "List past runs, or the steps of one", Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			e, err := a.open()
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return a.showRun(args[0])
+			}
+			runs, err := run.List(e.Node, e.StateDir())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON("History", map[string]any{"items": runs})
+			}
+			for _, r := range runs {
+				a.printf("%s  %s\n", r.Run, r.Text())
+			}
+			if len(runs) == 0 {
+				a.printf("There was no run on this node.\n")
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) showRun(id string) error {
+	events, err := a.events(id)
+	if err != nil {
+		return err
+	}
+	sum := journal.Summarise(events)
+	if a.json {
+		return a.printJSON("Run", map[string]any{"run": id, "outcome": sum.Outcome, "exit": sum.Exit, "message": sum.Message, "steps": sum.Steps, "devices": sum.Devices})
+	}
+	for _, s := range sum.Steps {
+		a.printf("%2d  %-10s %-10s %s  %s\n", s.N, s.ID, s.State, s.Title, s.Message)
+	}
+	a.resultText(id, sum)
+	return nil
+}
+
+func (a *app) events(id string) ([]journal.Event, error) {
+	events, err := journal.Read(a.engine.RunDir(id))
+	if err != nil {
+		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-run", Message: "there is no run " + id + " on this node", Hint: "see: fitout history", Err: err}
+	}
+	return events, nil
+}
+
+// latest is the run in progress, or the last one.
+func (a *app) latest(args []string) (string, error) {
+	e, err := a.open()
+	if err != nil {
+		return "", err
+	}
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	if id := e.Current(); id != "" {
+		return id, nil
+	}
+	runs, err := run.List(e.Node, e.StateDir())
+	if err != nil {
+		return "", err
+	}
+	if len(runs) == 0 {
+		return "", &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-run", Message: "there was no run on this node"}
+	}
+	return runs[0].Run, nil
+}
+
+func (a *app) logsVerb() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use: "logs [RUN]", Short: "Print the log of a run (the newest, when none is named)", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := a.latest(args)
+			if err != nil {
+				return err
+			}
+			if follow {
+				a.applyOptions.progress = "plain"
+				return a.followRun(cmd.Context(), id, false)
+			}
+			events, err := a.events(id)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON("Log", map[string]any{"run": id, "items": events})
+			}
+			for _, ev := range events {
+				if line := eventLine(ev, true); line != "" {
+					a.printf("%s\n", line)
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run ends")
+	return c
+}
+
+func (a *app) attachVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "attach [RUN]", Short: "Watch the run in progress from its beginning", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := a.latest(args)
+			if err != nil {
+				return err
+			}
+			if a.terminal() && !a.json && a.engine.Current() == id {
+				return a.watchScreen(cmd.Context(), id)
+			}
+			a.applyOptions.progress = "plain"
+			return a.followRun(cmd.Context(), id, false)
+		},
+	}
+}
+
+func (a *app) cancelVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel [RUN]", Short: "Stop the run in progress and undo what it did", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := a.latest(args)
+			if err != nil {
+				return err
+			}
+			if a.engine.Current() != id {
+				return &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-run", Message: fmt.Sprintf("run %s is not in progress", id)}
+			}
+			if err := run.Cancel(a.engine.Node, a.engine.StateDir(), id); err != nil {
+				return err
+			}
+			a.applyOptions.progress = "plain"
+			return a.followRun(cmd.Context(), id, false)
+		},
+	}
+}
