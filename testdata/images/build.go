@@ -1,0 +1,268 @@
+// Package images builds driver images for tests and the demo: real Debian
+// modules, packed as the vendors' images pack theirs.
+//
+// An image is built in memory with go-containerregistry from a [Spec], and then
+// written as an OCI layout, an OCI or docker archive, or pushed to a registry:
+// the one of go-containerregistry or Debian's docker-registry, both with TLS, a
+// private CA and a password.
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"fitout/testdata/vm/debian"
+)
+
+// The places where driver images keep their modules.
+const (
+	KMM    = "opt/lib/modules" // Kernel Module Management and its kin
+	Plain  = "lib/modules"     // kvc, SRO, and images made by hand
+	UsrLib = "usr/lib/modules" // the same on merged-usr bases: /lib is a link to usr/lib
+)
+
+// Licence is the text that the images carry.
+const Licence = `These kernel modules are part of the Linux kernel as Debian builds it.
+
+They are free software: you can redistribute them and modify them under the
+terms of the GNU General Public License, version 2, as published by the Free
+Software Foundation.
+
+They are distributed in the hope that they will be useful, but WITHOUT ANY
+WARRANTY; without even the implied warranty of MERCHANTABILITY or FITNESS FOR A
+PARTICULAR PURPOSE. See the GNU General Public License for more details.
+`
+
+// built is the time of every file, so that an image's digest depends on its
+// content alone.
+var built = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+
+// Spec says what an image holds.
+type Spec struct {
+	// Dir is where the modules lie: KMM (the default), Plain or UsrLib.
+	Dir string
+	// Kernels are the kernels that it serves, and Modules the names of the
+	// modules that it has for each.
+	Kernels []debian.Kernel
+	Modules []string
+	// Change may replace a module's bytes (to break it).
+	Change func(kernel, module string, data []byte) ([]byte, error)
+	// Firmware files, by path below /firmware.
+	Firmware map[string]string
+	// Licence is the text at /licenses/LICENSE; "" stands for [Licence],
+	// "none" for no file.
+	Licence string
+	// PerKernel makes one annotated layer for each kernel, as
+	// fitout image pack does.
+	PerKernel bool
+	// Extra files, by path.
+	Extra map[string]string
+}
+
+// Build makes the image.
+func Build(spec Spec) (v1.Image, error) {
+	if spec.Dir == "" {
+		spec.Dir = KMM
+	}
+	var adds []mutate.Addendum
+	base, err := spec.base()
+	if err != nil {
+		return nil, err
+	}
+	adds = append(adds, mutate.Addendum{Layer: base, Annotations: spec.annotate("org.fitout.layer", "licences")})
+	var all tree
+	for _, k := range spec.Kernels {
+		files, err := spec.kernel(k)
+		if err != nil {
+			return nil, fmt.Errorf("packing modules of %s: %w", k.Release, err)
+		}
+		if !spec.PerKernel {
+			all = append(all, files...)
+			continue
+		}
+		layer, err := files.layer()
+		if err != nil {
+			return nil, err
+		}
+		adds = append(adds, mutate.Addendum{Layer: layer, Annotations: spec.annotate("org.fitout.kernel.release", k.Release)})
+	}
+	if len(all) > 0 {
+		layer, err := all.layer()
+		if err != nil {
+			return nil, err
+		}
+		adds = append(adds, mutate.Addendum{Layer: layer})
+	}
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	if img, err = mutate.Append(img, adds...); err != nil {
+		return nil, fmt.Errorf("putting the image together: %w", err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", "amd64", v1.Time{Time: built}
+	config.Config.Labels = map[string]string{"org.opencontainers.image.title": "Test driver"}
+	return mutate.ConfigFile(img, config)
+}
+
+func (s Spec) annotate(key, value string) map[string]string {
+	if !s.PerKernel {
+		return nil
+	}
+	return map[string]string{key: value}
+}
+
+// base is what an image holds besides modules.
+func (s Spec) base() (v1.Layer, error) {
+	files := tree{{name: "etc/os-release", data: []byte("ID=driver-base\nVERSION_ID=1\n")}}
+	if s.Dir == UsrLib {
+		files = append(files, entry{name: "lib", link: "usr/lib"})
+	}
+	switch s.Licence {
+	case "none":
+	case "":
+		files = append(files, entry{name: "licenses/LICENSE", data: []byte(Licence)})
+	default:
+		files = append(files, entry{name: "licenses/LICENSE", data: []byte(s.Licence)})
+	}
+	for name, text := range s.Firmware {
+		files = append(files, entry{name: "firmware/" + name, data: []byte(text)})
+	}
+	for name, text := range s.Extra {
+		files = append(files, entry{name: name, data: []byte(text)})
+	}
+	return files.layer()
+}
+
+// kernel collects the files of one kernel: the modules at the places that they
+// have in the kernel's own tree, and depmod's tables over them alone, as a
+// Dockerfile's "depmod -b /opt" makes them.
+func (s Spec) kernel(k debian.Kernel) (tree, error) {
+	tmp, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	dir := filepath.Join(tmp, "lib/modules", k.Release)
+	for _, name := range s.Modules {
+		rel, err := k.Module(name)
+		if err != nil {
+			return nil, err
+		}
+		data, err := os.ReadFile(filepath.Join(k.Modules(), rel))
+		if err != nil {
+			return nil, err
+		}
+		if s.Change != nil {
+			if data, err = s.Change(k.Release, name, data); err != nil {
+				return nil, fmt.Errorf("changing %s: %w", name, err)
+			}
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, rel)), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, rel), data, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for _, list := range []string{"modules.order", "modules.builtin", "modules.builtin.modinfo"} {
+		data, err := os.ReadFile(filepath.Join(k.Modules(), list))
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, list), data, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if out, err := depmod(tmp, k.Release); err != nil {
+		return nil, fmt.Errorf("running depmod: %w: %s", err, out)
+	}
+	return collect(dir, s.Dir+"/"+k.Release)
+}
+
+func depmod(root, release string) ([]byte, error) {
+	path, err := exec.LookPath("depmod")
+	if err != nil {
+		path = "/sbin/depmod"
+	}
+	return exec.Command(path, "-b", root, release).CombinedOutput()
+}
+
+// collect reads the files below dir as entries below prefix.
+func collect(dir, prefix string) (tree, error) {
+	var files tree
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		files = append(files, entry{name: prefix + "/" + rel, data: data})
+		return err
+	})
+	return files, err
+}
+
+// entry is a file, or a link when link is not empty.
+type entry struct {
+	name, link string
+	data       []byte
+}
+
+// tree is the content of a layer.
+type tree []entry
+
+// layer packs the entries, sorted, each parent directory before its children.
+func (t tree) layer() (v1.Layer, error) {
+	slices.SortFunc(t, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	seen := map[string]bool{}
+	for _, e := range t {
+		for i, c := range e.name {
+			if dir := e.name[:i]; c == '/' && !seen[dir] {
+				seen[dir] = true
+				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: built}); err != nil {
+					return nil, err
+				}
+			}
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Mode: 0o644, Size: int64(len(e.data)), ModTime: built}
+		if e.link != "" {
+			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, e.link, 0o777
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(e.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	data := buf.Bytes()
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+		tarball.WithMediaType(types.OCILayer))
+}
