@@ -85,7 +85,7 @@ type Policy struct {
 
 // Key is a certificate in a kernel keyring.
 type Key struct {
-	Keyring string // ".builtin_trusted_keys"
+	Keyring string // ".builtin_trusted_keys"; "" when the members are hidden
 	// ID is the subject key id, lower-case hex, as /proc/keys shows it.
 	ID          string
 	Description string // "Debian Secure Boot CA"

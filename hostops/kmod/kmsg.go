@@ -1,0 +1,231 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fitout/hostops"
+)
+
+// Line is one record of the kernel log.
+type Line struct {
+	Seq      uint64
+	Since    time.Duration // since boot
+	Priority int           // 0 emergency … 7 debug
+	Text     string
+	// Device is what the driver core says the line is about: "pci:0000:03:00.0"
+	// or "" (DEVICE= of /dev/kmsg).
+	Device string
+}
+
+func (l Line) String() string { return fmt.Sprintf("[%12.6f] %s", l.Since.Seconds(), l.Text) }
+
+// Log is a window on the kernel log: what was written since it was opened.
+// A flooding driver cannot fill memory (the first and the last lines are kept,
+// the rest is counted) nor hold the reader up (a call reads a bounded amount).
+type Log struct {
+	mu    sync.Mutex
+	fd    int
+	rest  []byte
+	first []Line
+	last  []Line
+	// dropped counts lines not kept, lost those the kernel overwrote unread.
+	dropped, lost int
+}
+
+// What one window keeps, in lines, and what one call reads at most, in bytes.
+const (
+	keepFirst = 256
+	keepLast  = 768
+	readBound = 8 << 20
+	maxRecord = 8 << 10 // of /dev/kmsg, with its keys
+)
+
+// OpenLog opens a window at the end of the kernel log. When the log may not be
+// read (no privilege, no /dev/kmsg) the error says so; a nil *Log is valid and
+// has no lines.
+func OpenLog(n *hostops.Node) (*Log, error) {
+	fd, err := unix.Open(n.Path("/dev/kmsg"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the kernel log /dev/kmsg cannot be read: %w", err)
+	}
+	if _, err := unix.Seek(fd, 0, io.SeekEnd); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("the kernel log /dev/kmsg has no end to start from: %w", err)
+	}
+	return &Log{fd: fd}, nil
+}
+
+// Close ends the window.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fd < 0 {
+		return nil
+	}
+	err := unix.Close(l.fd)
+	l.fd = -1
+	return err
+}
+
+// Lines are the records since OpenLog, oldest first. Of a flood the first 256
+// and the last 768 are there, with a line between that counts the others.
+func (l *Log) Lines() []Line {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fill()
+	lines := slices.Clone(l.first)
+	if l.dropped+l.lost > 0 {
+		lines = append(lines, Line{Priority: 4, Text: fmt.Sprintf("(%d lines not kept, %d overwritten in the kernel before they were read)", l.dropped, l.lost)})
+	}
+	return append(lines, l.last...)
+}
+
+// About are the texts of the lines that speak of any of the subjects: a device
+// address ("0000:03:00.0"), a driver or a module.
+func (l *Log) About(subjects ...string) []string {
+	var texts []string
+	for _, line := range l.Lines() {
+		if line.About(subjects...) {
+			texts = append(texts, line.Text)
+		}
+	}
+	return texts
+}
+
+// About says whether the line speaks of any of the subjects, as a whole word.
+// '-' and '_' are equal.
+func (l Line) About(subjects ...string) bool {
+	text := strings.ReplaceAll(l.Text, "-", "_")
+	for _, s := range subjects {
+		s = strings.ReplaceAll(s, "-", "_")
+		if s == "" {
+			continue
+		}
+		if strings.HasSuffix(strings.ReplaceAll(l.Device, "-", "_"), ":"+s) || hasWord(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasWord(text, word string) bool {
+	part := func(c byte) bool {
+		return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(word)
+		if (i == 0 || !part(text[i-1])) && (end == len(text) || !part(text[end])) {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+// fill reads what is there, up to a bound; a later call goes on.
+func (l *Log) fill() {
+	buf := make([]byte, maxRecord)
+	for got := 0; got < readBound && l.fd >= 0; {
+		n, err := unix.Read(l.fd, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EPIPE): // overwritten before we came; the next read goes on
+			l.lost++
+			continue
+		case err != nil || n == 0:
+			return
+		}
+		got += n
+		l.take(buf[:n])
+	}
+}
+
+// take cuts input into records: a line, and the lines after it that begin with
+// a blank.
+func (l *Log) take(b []byte) {
+	l.rest = append(l.rest, b...)
+	for {
+		end := recordEnd(l.rest)
+		if end == 0 {
+			break
+		}
+		if line, ok := parseRecord(string(l.rest[:end])); ok {
+			l.keep(line)
+		}
+		l.rest = append(l.rest[:0], l.rest[end:]...)
+	}
+	if len(l.rest) > 4*maxRecord {
+		l.rest = l.rest[:0] // not a record of any kernel
+	}
+}
+
+// recordEnd is the length of the first whole record: up to the last of its
+// lines. A read of /dev/kmsg ends with its record; what a file ends with counts
+// as whole too.
+func recordEnd(b []byte) int {
+	for i, c := range b {
+		if c == '\n' && (i+1 == len(b) || b[i+1] != ' ') {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func (l *Log) keep(line Line) {
+	if len(l.first) < keepFirst {
+		l.first = append(l.first, line)
+		return
+	}
+	if len(l.last) == keepLast {
+		copy(l.last, l.last[1:])
+		l.last = l.last[:keepLast-1]
+		l.dropped++
+	}
+	l.last = append(l.last, line)
+}
+
+// parseRecord reads "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,…];TEXT" and the
+// " KEY=VALUE" lines after it (kernel, Documentation/ABI/testing/dev-kmsg).
+// Bytes the kernel escaped as \x0a and the like stay escaped, so that a driver
+// cannot forge lines.
+func parseRecord(record string) (Line, bool) {
+	head, rest, ok := strings.Cut(record, ";")
+	fields := strings.Split(head, ",")
+	if !ok || len(fields) < 3 {
+		return Line{}, false
+	}
+	priority, err1 := strconv.Atoi(fields[0])
+	seq, err2 := strconv.ParseUint(fields[1], 10, 64)
+	usec, err3 := strconv.ParseInt(fields[2], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return Line{}, false
+	}
+	text, keys, _ := strings.Cut(rest, "\n")
+	line := Line{Seq: seq, Since: time.Duration(usec) * time.Microsecond, Priority: priority & 7, Text: text}
+	for key := range strings.Lines(keys) {
+		if d, ok := strings.CutPrefix(strings.TrimRight(key, "\n"), " DEVICE="); ok {
+			line.Device = strings.TrimPrefix(d, "+")
+		}
+	}
+	return line, true
+}
