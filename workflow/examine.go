@@ -97,8 +97,19 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	if err != nil {
 		return &stored{err: stopf(ExitUsage, "bad-reference", "", "%v", err)}
 	}
+	pin := q.pins[release]
+	if pin == "" && e.Locked {
+		return &stored{err: stopf(ExitForbidden, "not-pinned", "run the wizard once, or leave --locked out", "%s is not pinned by the answers for %s", reference, release)}
+	}
+	if pin != "" {
+		// A pinned image that is in the store needs no network at all.
+		dir := e.storeDir(s, pin)
+		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && inv.Digest == pin && hasBuilds(inv, []string{release}) {
+			return &stored{inventory: inv, dir: dir}
+		}
+	}
 	opts := actions.Options(e.Node, q.authFile, e.PlainHTTP)
-	opts.Pin, opts.Progress = q.pins[release], p
+	opts.Pin, opts.Progress = pin, p
 	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
 		return &stored{err: imageError(reference, err)}

@@ -26,6 +26,8 @@ type Engine struct {
 	Version string
 	// PlainHTTP lets registries be read without TLS (risk plain-http).
 	PlainHTTP bool
+	// Locked refuses images that the answers do not pin by digest.
+	Locked bool
 
 	kernels map[string]*kmod.Kernel // opened before, by directory
 }
@@ -86,10 +88,10 @@ type Examined struct {
 	Inventories map[string]*image.Inventory // by kernel release
 	Judgements  []judge.Judgement           // one a kernel, in Survey.Kernels order
 	// Errors say why a kernel's image could not be read, Stores where it is.
-	Errors map[string]error
-	Stores map[string]string
-	Licences    []Licence
-	Bytes       int64
+	Errors   map[string]error
+	Stores   map[string]string
+	Licences []Licence
+	Bytes    int64
 }
 
 // Licence is a text that must be accepted before its driver is loaded.

@@ -1,0 +1,68 @@
+package workflow
+
+import (
+	"context"
+	"slices"
+
+	"fitout/hostops/kmod"
+	"fitout/workflow/answers"
+	"fitout/workflow/plan"
+	"fitout/workflow/run"
+)
+
+// PlanAgain lays out load or persist of a driver that is installed already, from
+// what its record says, without asking anything that was answered before.
+func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) (*plan.Plan, error) {
+	r, _, _, err := e.record(name)
+	if err != nil {
+		return nil, err
+	}
+	return e.Plan(ctx, e.answersOf(r, when), nil)
+}
+
+// answersOf is an answers file that says what a record says.
+func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
+	a := answers.Default()
+	a.AcceptRisks = slices.Clone(r.Risks)
+	for _, digest := range r.Licences {
+		a.Licences = append(a.Licences, answers.Licence{ID: r.Driver.Name, Digest: digest, Accepted: true})
+	}
+	for _, id := range r.Driver.DeviceIDs {
+		rule := answers.Rule{Match: answers.Match{ID: id}, When: when, PersistIn: r.Driver.PersistIn,
+			OnMissingModule: r.Driver.OnMissing, Parameters: r.Driver.Params, Pins: map[string]string{}}
+		for _, k := range r.Driver.Kernels {
+			if usable(k.Verdict) {
+				rule.Pins[k.Release] = r.Driver.Digest
+			}
+		}
+		if _, ok := e.Catalog.Driver(r.Driver.Name); ok {
+			rule.Driver = r.Driver.Name
+		} else {
+			rule.Image = &answers.Image{Reference: r.Driver.Image}
+		}
+		a.Devices = append(a.Devices, rule)
+	}
+	return a
+}
+
+// PlanUnload lays out taking a driver's modules out of the running kernel; what
+// is kept for the next boot stays.
+func (e *Engine) PlanUnload(ctx context.Context, name string) (*plan.Plan, error) {
+	r, _, _, err := e.record(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.Survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan.Plan{Kernel: s.Running(), Answers: answers.Default(), Drivers: []plan.Driver{r.Driver}}
+	b := builder{e: e, s: s, a: pl.Answers, plan: pl}
+	if leaving := loadedOf(e.Node, r.Driver.Modules); len(leaving) > 0 {
+		if err := b.lifelines(leaving); err != nil {
+			return nil, err
+		}
+		b.add("unload", &kmod.UnloadModules{Names: leaving})
+	}
+	return pl, b.done(ctx)
+}

@@ -1,0 +1,149 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+
+	"fitout/catalog"
+	"fitout/catalog/image"
+	"fitout/hostops/host"
+	"fitout/hostops/kmod"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+	"fitout/workflow/run"
+)
+
+// Check says whether every kept driver, and every device that has a driver now,
+// would have one on a kernel.
+type Check struct {
+	Kernel  string         `json:"kernel"`
+	OK      bool           `json:"ok"`
+	Drivers []CheckDriver  `json:"drivers"`
+	Devices []DeviceLosing `json:"devices"`
+}
+
+// CheckDriver is a kept driver on that kernel.
+type CheckDriver struct {
+	Name     string            `json:"name"`
+	Verdict  finding.Verdict   `json:"verdict"`
+	Findings []finding.Finding `json:"findings"`
+}
+
+// DeviceLosing is a device that would lose its driver.
+type DeviceLosing struct {
+	Address string `json:"address"`
+	Name    string `json:"name"`
+	Driver  string `json:"driver"`
+	Reason  string `json:"reason"`
+}
+
+// CheckKernel checks one kernel: the next to boot when release is "", or one
+// below another OS root.
+func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Check, error) {
+	s, err := e.Hardware(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := e.pickKernel(s, release, osRoot)
+	if err != nil {
+		return nil, err
+	}
+	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir)
+	if err != nil {
+		return nil, stopf(ExitForbidden, "kernel-unreadable", "", "reading the modules of %s: %v", kernel.Release, err)
+	}
+	records, err := run.Installed(e.Node, s.Host.StateDir)
+	if err != nil {
+		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
+	}
+	c := &Check{Kernel: kernel.Release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}}
+	covered := map[string]bool{} // device ids that a kept driver will drive
+	for _, r := range records {
+		if r.Driver.When != answers.Persist && r.Driver.When != answers.LoadNowPersist {
+			continue
+		}
+		cd := e.checkDriver(s, kernel, r)
+		if usable(cd.Verdict) {
+			for _, id := range r.Driver.DeviceIDs {
+				covered[id] = true
+			}
+		} else {
+			c.OK = false
+		}
+		c.Drivers = append(c.Drivers, cd)
+	}
+	for _, d := range s.Devices {
+		if d.Driver == "" || covered[d.ID()] || slices.Contains(passThrough, d.Driver) || len(k.Tables.Match(d.Modalias)) > 0 {
+			continue
+		}
+		if d.Module == "" && hasClass(d.ClassCode, noDriverClasses...) {
+			continue // built in, and works without a module
+		}
+		c.Devices = append(c.Devices, DeviceLosing{Address: d.Address, Name: displayName(d.Device), Driver: d.Driver, Reason: losing(k, d)})
+		c.OK = false
+	}
+	return c, nil
+}
+
+func losing(k *kmod.Kernel, d Device) string {
+	if misses := k.Tables.NearMisses(d.Modalias); len(misses) > 0 {
+		return fmt.Sprintf("%s of %s is there, but its list lacks %s", misses[0], k.Release, d.ID())
+	}
+	return fmt.Sprintf("no module of %s has %s", k.Release, d.ID())
+}
+
+func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, error) {
+	if osRoot != "" {
+		var found []string
+		for _, pattern := range []string{"usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz", "usr/lib/modules/*/modules.dep", "lib/modules/*/modules.dep"} {
+			found = append(found, e.Node.Glob(path.Join(osRoot, pattern))...)
+		}
+		for _, f := range found {
+			dir := path.Dir(f)
+			if release == "" || path.Base(dir) == release {
+				return host.Kernel{Release: path.Base(dir), OSRoot: osRoot, Dir: dir}, nil
+			}
+		}
+		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "", "no kernel below %s", osRoot)
+	}
+	for _, k := range s.Kernels {
+		if k.Release == release || (release == "" && !slices.Contains(k.Roles, host.Running)) {
+			return k, nil
+		}
+	}
+	if release == "" && len(s.Kernels) > 0 {
+		return s.Kernels[0], nil
+	}
+	if dir := "/lib/modules/" + release; release != "" && e.Node.Exists(dir+"/modules.dep") {
+		return host.Kernel{Release: release, OSRoot: "/", Dir: dir}, nil
+	}
+	return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "name one of: "+fmt.Sprint(s.releases()), "this node has no kernel %s", release)
+}
+
+// checkDriver judges a kept driver's image, from the store, for a kernel.
+func (e *Engine) checkDriver(s *Survey, kernel host.Kernel, r run.Record) CheckDriver {
+	cd := CheckDriver{Name: r.Driver.Name, Verdict: finding.NoModule, Findings: []finding.Finding{}}
+	inv, err := image.ReadInventory(e.Node.Path(e.storeDir(s, r.Driver.Digest)))
+	if err != nil {
+		f := finding.New("image-missing", r.Driver.Image, kernel.Release)
+		f.Evidence = []string{"the image store has no " + r.Driver.Digest}
+		cd.Findings = append(cd.Findings, f)
+		return cd
+	}
+	d, ok := e.Catalog.Driver(r.Driver.Name)
+	if !ok {
+		d = catalog.Driver{Name: r.Driver.Name}
+	}
+	q := question{offer: Offer{Driver: d}, parameters: r.Driver.Params, accepted: []string{"kabi-match"}}
+	for _, dev := range s.Devices {
+		if slices.Contains(r.Driver.DeviceIDs, dev.ID()) && dev.PhysFn == "" {
+			q.devices = append(q.devices, dev.Modalias)
+		}
+	}
+	j := e.judge(s, kernel, q, inv)
+	cd.Verdict = j.Verdict
+	cd.Findings = append(cd.Findings, j.Findings...)
+	return cd
+}
