@@ -23,8 +23,8 @@ func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) 
 // answersOf is an answers file that says what a record says.
 func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 	a := answers.Default()
-	a.AcceptRisks = slices.Clone(r.Risks)
-	for _, digest := range r.Licences {
+	a.AcceptRisks = slices.Clone(r.Driver.Risks)
+	for _, digest := range r.Driver.Licences {
 		a.Licences = append(a.Licences, answers.Licence{ID: r.Driver.Name, Digest: digest, Accepted: true})
 	}
 	for _, id := range r.Driver.DeviceIDs {

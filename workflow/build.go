@@ -147,7 +147,8 @@ func (b *builder) choice(c choice) error {
 			return err
 		}
 	}
-	b.add("record", &run.RecordDriver{StateDir: b.s.Host.StateDir, Driver: *d, Licences: b.accepted(c)})
+	d.Risks, d.Licences = b.a.AcceptRisks, b.texts(c)
+	b.add("record", &run.RecordDriver{StateDir: b.s.Host.StateDir, Record: run.Record{Driver: *d, Srcversions: srcversions(c)}})
 	b.plan.Drivers = append(b.plan.Drivers, *d)
 	return nil
 }
@@ -172,7 +173,8 @@ func (b *builder) licences(c choice) error {
 	return nil
 }
 
-func (b *builder) accepted(c choice) []string {
+// texts are the digests of a driver's licence texts.
+func (b *builder) texts(c choice) []string {
 	var out []string
 	for _, l := range c.examined.Licences {
 		out = append(out, l.Digest)
@@ -259,6 +261,23 @@ func (b *builder) driver(c choice) *plan.Driver {
 		}
 	}
 	return d
+}
+
+// srcversions are those of the image's modules, by kernel release and name.
+func srcversions(c choice) map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for _, j := range c.examined.Judgements {
+		for _, l := range j.Load {
+			inv := c.examined.Inventories[j.Release]
+			if m := findModule(inv, l.Path); l.From == "image" && m != nil {
+				if out[j.Release] == nil {
+					out[j.Release] = map[string]string{}
+				}
+				out[j.Release][l.Module] = m.Info.Srcversion
+			}
+		}
+	}
+	return out
 }
 
 func findModule(inv *image.Inventory, p string) *image.Module {

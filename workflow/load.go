@@ -17,7 +17,7 @@ import (
 
 // load adds the steps that make the devices work on the running kernel: lay the
 // files out, set the firmware path, take the old driver away, load, bind, check.
-func (b *builder) load(c choice, d *plan.Driver) error {
+func (b *builder) load(c choice, d *plan.Driver) (err error) {
 	release := b.s.Running()
 	j, inv := c.examined.judgement(release), c.examined.Inventories[release]
 	store := c.examined.Stores[release]
@@ -42,7 +42,7 @@ func (b *builder) load(c choice, d *plan.Driver) error {
 	if len(fw) > 0 {
 		b.add("firmware", &kmod.SetFirmwarePath{Dir: volatileFirmware})
 	}
-	if err := b.swap(c); err != nil {
+	if d.Replaced, err = b.swap(c); err != nil {
 		return err
 	}
 	b.add("load", load)
@@ -75,10 +75,10 @@ func (b *builder) firmware(inv *image.Inventory, loads []judge.Load) []image.Fil
 
 // swap adds the step that takes loaded modules away which the driver replaces,
 // after looking at what lives on them.
-func (b *builder) swap(c choice) error {
+func (b *builder) swap(c choice) ([]string, error) {
 	loaded, err := kmod.Loaded(b.e.Node)
 	if err != nil {
-		return nil // nothing is loaded where there is no table
+		return nil, nil // nothing is loaded where there is no table
 	}
 	var leaving []string
 	names := append(slices.Clone(c.examined.Driver.Replaces), c.examined.Driver.Modules...)
@@ -90,13 +90,13 @@ func (b *builder) swap(c choice) error {
 		}
 	}
 	if len(leaving) == 0 {
-		return nil
+		return nil, nil
 	}
 	if err := b.lifelines(leaving); err != nil {
-		return err
+		return nil, err
 	}
 	b.add("unload", &kmod.UnloadModules{Names: leaving})
-	return nil
+	return leaving, nil
 }
 
 // alreadyOurs says that the loaded module is the very build of the image.

@@ -70,8 +70,8 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 			b.add("unstore", &actions.RemoveTree{Dir: dir, Top: path.Join(state, "store")})
 		}
 	}
-	if r.Replaced != nil {
-		b.add("restore", &kmod.LoadInTree{Names: r.Replaced})
+	if len(r.Driver.Replaced) > 0 {
+		b.add("restore", &kmod.LoadInTree{Names: r.Driver.Replaced})
 	}
 	b.add("forget", &run.ForgetDriver{StateDir: state, Name: name})
 	return pl, b.done(ctx)

@@ -117,7 +117,7 @@ func (e *Engine) driverStatus(facts host.Facts, kernels []host.Kernel, devices [
 			out.drift("module %s is recorded as installed, but it is not loaded now; fitout load %s", m, d.Name)
 			continue
 		}
-		if want := e.stagedSrcversion(facts, kernels[0].Release, d.Name, m); want != "" && loaded[i].Srcversion != "" {
+		if want := r.Srcversions[kernels[0].Release][module.Normalize(m)]; want != "" && loaded[i].Srcversion != "" {
 			same := want == loaded[i].Srcversion
 			if out.SrcversionMatches == nil || !same {
 				out.SrcversionMatches = &same
@@ -167,21 +167,6 @@ func (e *Engine) kernelStatus(facts host.Facts, k host.Kernel, r run.Record, out
 		out.drift("there is no build for kernel %s (%s): after a boot into it the devices have no driver", k.Release, ks.Role)
 	}
 	return ks
-}
-
-// stagedSrcversion is that of the file the module should have been loaded from.
-func (e *Engine) stagedSrcversion(facts host.Facts, release, driver, mod string) string {
-	for _, tree := range []string{volatileTree, path.Join(facts.StateDir, "tree")} {
-		for _, f := range e.Node.Glob(path.Join(tree, "lib/modules", release, "updates", driver, "*")) {
-			if module.NameOf(path.Base(f)) != module.Normalize(mod) {
-				continue
-			}
-			if info, err := module.ReadFile(e.Node.Path(f)); err == nil {
-				return info.Srcversion
-			}
-		}
-	}
-	return ""
 }
 
 // reboot says whether a reboot would make true what is recorded.

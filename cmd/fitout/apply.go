@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"fitout/workflow"
 	"fitout/workflow/answers"
@@ -214,16 +213,11 @@ func (a *app) confirm(p *plan.Plan, word string) error {
 	if a.applyOptions.yes || len(p.Steps) == 0 {
 		return nil
 	}
-	if !term.IsTerminal(int(a.in.Fd())) || !term.IsTerminal(int(a.out.Fd())) {
-		return &workflow.Error{Exit: workflow.ExitPerson, Code: "no-terminal", Message: "this changes the node and there is no terminal to ask on", Hint: "look with --dry-run, then give --yes"}
+	if !a.terminal() {
+		return noTerminal()
 	}
 	a.lines(a.out, p.Text(a.engine.Node))
-	a.printf("To do it, type  %s  and press Enter: ", word)
-	line, err := bufio.NewReader(a.in).ReadString('\n')
-	if err != nil || strings.TrimSpace(line) != word {
-		return &workflow.Error{Exit: workflow.ExitStopped, Code: "stopped", Message: "nothing was changed"}
-	}
-	return nil
+	return a.typed(word)
 }
 
 // changeFlags are the flags of verbs that ask for the typed word.
@@ -231,4 +225,34 @@ func (a *app) changeFlags(c *cobra.Command) *cobra.Command {
 	applyFlags(c, &a.applyOptions)
 	c.Flags().BoolVar(&a.applyOptions.yes, "yes", false, "do not ask")
 	return c
+}
+
+// confirmText asks for the typed word after lines that say what would happen.
+func (a *app) confirmText(lines []string, word string) error {
+	if a.applyOptions.dryRun {
+		a.lines(a.out, lines)
+		return exitCode(workflow.ExitDone)
+	}
+	if a.applyOptions.yes {
+		return nil
+	}
+	if !a.terminal() {
+		return noTerminal()
+	}
+	a.lines(a.out, lines)
+	return a.typed(word)
+}
+
+func noTerminal() error {
+	return &workflow.Error{Exit: workflow.ExitPerson, Code: "no-terminal", Message: "this changes the node and there is no terminal to ask on", Hint: "look with --dry-run, then give --yes"}
+}
+
+// typed reads one line and wants exactly this word.
+func (a *app) typed(word string) error {
+	a.printf("To do it, type  %s  and press Enter: ", word)
+	line, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != word {
+		return &workflow.Error{Exit: workflow.ExitStopped, Code: "stopped", Message: "nothing was changed"}
+	}
+	return nil
 }

@@ -47,6 +47,12 @@ type Driver struct {
 	Kernels   []KernelBuild       `json:"kernels"`
 	Params    map[string][]string `json:"parameters,omitempty"`
 	OnMissing string              `json:"onMissingModule"`
+	// Replaced are modules that were loaded before and had to go: they come
+	// back when the driver is removed.
+	Replaced []string `json:"replaced,omitempty"`
+	// Risks and Licences (digests) were accepted for it.
+	Risks    []string `json:"risks,omitempty"`
+	Licences []string `json:"licences,omitempty"`
 }
 
 // KernelBuild is the driver's build for one kernel and its verdict.
