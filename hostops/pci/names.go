@@ -17,10 +17,10 @@ import (
 // for them.
 var hostDatabases = []string{"/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids"}
 
-// Names fills in the names of devices from the newest of the embedded name
+// AddNames fills in the names of devices from the newest of the embedded name
 // database and the host's own. Never from the network. Names are a nicety: on an
 // error the devices are as they were, and what the caller shows is Device.Label.
-func Names(n *hostops.Node, devices []Device) error {
+func AddNames(n *hostops.Node, devices []Device) error {
 	from, err := database(n)
 	if err != nil {
 		return err

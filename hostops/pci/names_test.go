@@ -16,7 +16,7 @@ func named(t testing.TB, root string) []Device {
 	n := hostops.At(root, nil)
 	devices, err := Scan(n)
 	require.NoError(t, err)
-	require.NoError(t, Names(n, devices))
+	require.NoError(t, AddNames(n, devices))
 	return devices
 }
 
@@ -106,7 +106,7 @@ func benchmarkNames(b *testing.B, node string, count int) {
 	}
 	devices = devices[:count]
 	for b.Loop() {
-		require.NoError(b, Names(n, devices))
+		require.NoError(b, AddNames(n, devices))
 	}
 }
 
@@ -124,6 +124,6 @@ func BenchmarkLiveNode(b *testing.B) {
 	for b.Loop() {
 		devices, err := Scan(n)
 		require.NoError(b, err)
-		require.NoError(b, Names(n, devices))
+		require.NoError(b, AddNames(n, devices))
 	}
 }

@@ -16,9 +16,11 @@ import (
 // devicesDir lists every PCI function as a link into the device tree.
 const devicesDir = "/sys/bus/pci/devices"
 
-// ErrNoPCI says that the node shows no PCI bus at all: the directory is not
-// there. It is not the same as a bus without functions.
-var ErrNoPCI = errors.New("this node shows no PCI bus: " + devicesDir + " is missing")
+// NoBusError says that the node shows no PCI bus at all: the directory is not
+// there. That is not the same as a bus without functions.
+type NoBusError struct{ Dir string }
+
+func (e *NoBusError) Error() string { return "this node shows no PCI bus: " + e.Dir + " is missing" }
 
 // Scan lists every PCI function of the node once, sorted by domain, bus, device
 // and function. It opens each function's directory once and reads it with a
@@ -27,7 +29,7 @@ var ErrNoPCI = errors.New("this node shows no PCI bus: " + devicesDir + " is mis
 // directories in one more pass, so nothing grows faster than the node does.
 //
 // A function that cannot be read is listed with Unreadable set. The errors are
-// ErrNoPCI, and the one that says why the list itself cannot be read.
+// *NoBusError, and the one that says why the list itself cannot be read.
 func Scan(n *hostops.Node) ([]Device, error) {
 	devices, _, err := scan(n)
 	return devices, err
@@ -37,7 +39,7 @@ func Scan(n *hostops.Node) ([]Device, error) {
 func scan(n *hostops.Node) ([]Device, int, error) {
 	entries, err := n.ReadDir(devicesDir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, ErrNoPCI
+		return nil, 0, &NoBusError{devicesDir}
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing PCI functions: %w", err)
