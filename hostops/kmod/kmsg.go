@@ -89,10 +89,11 @@ func (l *Log) Lines() []Line {
 	defer l.mu.Unlock()
 	l.fill()
 	lines := slices.Clone(l.first)
-	if l.dropped+l.lost > 0 {
-		lines = append(lines, Line{Priority: 4, Text: fmt.Sprintf("(%d lines not kept, %d overwritten in the kernel before they were read)", l.dropped, l.lost)})
+	last := l.last[max(0, len(l.last)-keepLast):]
+	if dropped := l.dropped + len(l.last) - len(last); dropped+l.lost > 0 {
+		lines = append(lines, Line{Priority: 4, Text: fmt.Sprintf("(%d lines not kept, %d times the kernel overwrote lines before they were read)", dropped, l.lost)})
 	}
-	return append(lines, l.last...)
+	return append(lines, last...)
 }
 
 // About are the texts of the lines that speak of any of the subjects: a device
@@ -196,12 +197,11 @@ func (l *Log) keep(line Line) {
 		l.first = append(l.first, line)
 		return
 	}
-	if len(l.last) == keepLast {
-		copy(l.last, l.last[1:])
-		l.last = l.last[:keepLast-1]
-		l.dropped++
-	}
 	l.last = append(l.last, line)
+	if len(l.last) == 2*keepLast { // rarely, so that a flood costs little
+		l.dropped += keepLast
+		l.last = append(l.last[:0], l.last[keepLast:]...)
+	}
 }
 
 // parseRecord reads "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,…];TEXT" and the
