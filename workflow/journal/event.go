@@ -69,10 +69,8 @@ type Outcome string
 const (
 	OutcomeDone       Outcome = "done"              // 0
 	OutcomeRolledBack Outcome = "rolled-back"       // 0, of a rollback
-	OutcomeRefused    Outcome = "refused"           // 6, nothing was changed
 	OutcomeUndone     Outcome = "failed-undone"     // 7
 	OutcomeNotUndone  Outcome = "failed-not-undone" // 8
-	OutcomeLocked     Outcome = "locked"            // 10, nothing was changed
 	OutcomeStopped    Outcome = "stopped"           // 11
 	OutcomeHung       Outcome = "hung"              // 13
 )
@@ -135,10 +133,4 @@ type DeviceResult struct {
 	SrcversionMatches *bool    `json:"srcversionMatches,omitempty"`
 	Log               []string `json:"log,omitempty"` // kernel lines that are not clean
 	Text              string   `json:"text"`          // the sentence
-}
-
-// Reporter is what the runner's [hostops.Sink] also implements, so that a
-// verifying action can say what it measured of each device.
-type Reporter interface {
-	Result(DeviceResult)
 }

@@ -155,7 +155,13 @@ func (s *Summary) step(e Event) {
 		if s.Failed < 0 {
 			s.Failed = i
 		}
-	case Skipped, OK, UndoFail:
+	case OK:
+		s.Current = -1
+		st.Ended = e.Time
+		if e.Action != nil {
+			st.Action = e.Action
+		}
+	case Skipped, UndoFail:
 		s.Current = -1
 		st.Ended = e.Time
 	case Undone:

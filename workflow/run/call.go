@@ -1,0 +1,141 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"fitout/hostops"
+	"fitout/workflow/journal"
+)
+
+// errHung is a call that came back neither by itself nor when it was told to.
+var errHung = errors.New("it does not come back")
+
+// panicError is a bug in an action's code.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("a bug in fitout: %v", e.value) }
+
+// timeoutError is a call that gave up at its limit.
+type timeoutError struct {
+	limit time.Duration
+	err   error
+}
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("gave up after its limit of %s: %v", e.limit, e.err)
+}
+func (e *timeoutError) Unwrap() error { return e.err }
+
+// call runs one method of an action, for at most limit. Then, or when stop is
+// closed, its context ends; if it has not come back grace after the limit, it is
+// left behind and the answer is errHung: a call stuck in the kernel cannot be
+// ended by anybody. A nil stop never closes.
+func call(ctx context.Context, limit, grace time.Duration, stop <-chan struct{}, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		err := error(&panicError{value: "the action ended its goroutine"})
+		defer func() {
+			if v := recover(); v != nil {
+				err = &panicError{v, debug.Stack()}
+			}
+			result <- err
+		}()
+		err = fn(ctx)
+	}()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	var hopeless <-chan time.Time
+	expired := false
+	for {
+		select {
+		case err := <-result:
+			if err != nil && expired {
+				return &timeoutError{limit, err}
+			}
+			return err
+		case <-stop:
+			stop = nil
+			cancel()
+		case <-late.C:
+			expired = true
+			cancel()
+			hopeless = time.After(grace)
+		case <-hopeless:
+			return errHung
+		}
+	}
+}
+
+// sink writes what an action says into the journal, until it is shut: an
+// action that was left behind says nothing any more.
+type sink struct {
+	w    *journal.Writer
+	step string
+	n    int
+	shut atomic.Bool
+}
+
+// Line implements hostops.Sink.
+func (s *sink) Line(text string) {
+	if s.shut.Load() {
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\r\n"), "\n") {
+		_ = s.w.Append(journal.Event{Event: journal.Log, Step: s.step, N: s.n, Message: strings.TrimRight(line, "\r")})
+	}
+}
+
+// Progress implements hostops.Sink.
+func (s *sink) Progress(done, total int64) {
+	if !s.shut.Load() {
+		_ = s.w.Append(journal.Event{Event: journal.Progress, Step: s.step, N: s.n, Done: done, Total: total})
+	}
+}
+
+// stuck describes, one a line, the threads and children of this process that
+// wait in the kernel uninterruptibly (state D), with where.
+func stuck(n *hostops.Node) []string {
+	var out []string
+	for _, stat := range append(n.Glob("/proc/self/task/*/stat"), children(n)...) {
+		data, err := n.ReadString(stat)
+		if err != nil {
+			continue
+		}
+		open, end := strings.IndexByte(data, '('), strings.LastIndexByte(data, ')')
+		if open < 0 || end+2 >= len(data) || data[end+2] != 'D' {
+			continue
+		}
+		dir := path.Dir(stat)
+		where, _ := n.ReadString(path.Join(dir, "wchan"))
+		out = append(out, fmt.Sprintf("thread %s (%s) waits in the kernel: %s", path.Base(dir), data[open+1:end], where))
+		if stack, err := n.ReadString(path.Join(dir, "stack")); err == nil {
+			lines := strings.Split(stack, "\n")
+			out = append(out, lines[:min(len(lines), 8)]...)
+		}
+	}
+	return out
+}
+
+// children are the stat files of this process's child processes.
+func children(n *hostops.Node) []string {
+	var out []string
+	for _, f := range n.Glob("/proc/self/task/*/children") {
+		list, _ := n.ReadString(f)
+		for pid := range strings.FieldsSeq(list) {
+			out = append(out, "/proc/"+pid+"/stat")
+		}
+	}
+	return out
+}
