@@ -1,0 +1,144 @@
+package kmod
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fitout/hostops"
+)
+
+// ChildVerb is the first argument of the hidden call `fitout CHILDVERB`, whose
+// process makes one load call: a crash or a hang inside the kernel then takes
+// that process and not the runner. Its main function hands over to [LoadChild].
+const ChildVerb = "load-module-child"
+
+// loadLimit is how long a module's start-up code may take before it is called
+// hung. Drivers that train links or load firmware take tens of seconds.
+const loadLimit = 120 * time.Second
+
+// childReply is what the child says on its standard output.
+type childReply struct {
+	Errno unix.Errno `json:"errno"` // 0: loaded
+}
+
+// LoadChild is the child's whole life: it loads the module whose file is open
+// as descriptor 3, with the parameters on standard input, and says how that
+// went. It returns the exit code.
+func LoadChild(n *hostops.Node) int {
+	params, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reading the parameters:", err)
+		return 1
+	}
+	file := os.NewFile(3, "module")
+	if file == nil {
+		fmt.Fprintln(os.Stderr, "no module file was handed over")
+		return 2
+	}
+	var reply childReply
+	if err := n.Kernel.LoadModule(file, string(params)); err != nil && !errors.As(err, &reply.Errno) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(reply); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// stuck is a load call that did not come back as calls do.
+type stuck struct {
+	code, text string
+}
+
+func (s *stuck) Error() string { return s.text }
+
+func crashed(how string) error {
+	return &stuck{"init-crashed", "its start-up code crashed in the kernel (" + how + ")"}
+}
+
+func hung(after time.Duration) error {
+	return &stuck{"init-hung", fmt.Sprintf("its start-up code has not come back after %s; the call cannot be broken off", after)}
+}
+
+// insert hands an open, uncompressed module file to the kernel. On the live
+// node the call is made by a child process when this program can be its own
+// child; else, and on a simulated node, by a thread of its own. Both are left
+// behind when the call does not come back within the limit.
+func insert(ctx context.Context, n *hostops.Node, file *os.File, params string, limit time.Duration) error {
+	call := func() error { return n.Kernel.LoadModule(file, params) }
+	if !n.Simulated() && isFitout() {
+		call = func() error { return insertInChild(file, params) }
+	}
+	done := make(chan error, 1)
+	go func() {
+		// A thread that the kernel kills or keeps must serve no other goroutine.
+		runtime.LockOSThread()
+		done <- call()
+		runtime.UnlockOSThread()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return hung(limit)
+	case <-ctx.Done():
+		// The call cannot be taken back: give it a moment to end by itself, so
+		// that the caller knows whether there is something to undo.
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(min(limit, 5*time.Second)):
+			return hung(5 * time.Second)
+		}
+	}
+}
+
+// isFitout says that this process is the program itself, which knows the
+// hidden verb, and not a test or another user of the package.
+func isFitout() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && strings.HasSuffix(info.Path, "/cmd/fitout")
+}
+
+func insertInChild(file *os.File, params string) error {
+	cmd := exec.Command("/proc/self/exe", ChildVerb)
+	cmd.Stdin = strings.NewReader(params)
+	cmd.ExtraFiles = []*os.File{file}
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	// A signal for the terminal's foreground must not reach into the load.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return crashed("the loading process was killed by " + ws.Signal().String())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("running the loading process: %w (%s)", err, strings.TrimSpace(complaint.String()))
+	}
+	var reply childReply
+	if err := json.Unmarshal(out, &reply); err != nil {
+		return fmt.Errorf("reading the loading process's answer: %w", err)
+	}
+	if reply.Errno != 0 {
+		return reply.Errno
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"fitout/catalog/module"
+	"fitout/hostops"
+)
+
+// moduleLabel is the SELinux type that policies let be loaded as a module
+// (reference policy, modutils: files_type(modules_object_t)).
+const moduleLabel = "system_u:object_r:modules_object_t:s0"
+
+// LabelModule gives a file the SELinux label of modules and reads it back. On a
+// node without SELinux it does nothing.
+func LabelModule(n *hostops.Node, file string) error {
+	if n.Simulated() || selinux(n) == "" {
+		return nil
+	}
+	host := n.Path(file)
+	if err := unix.Setxattr(host, "security.selinux", []byte(moduleLabel), 0); err != nil {
+		return fmt.Errorf("labelling %s as a module (%s): %w", file, moduleLabel, err)
+	}
+	buf := make([]byte, 256)
+	size, err := unix.Getxattr(host, "security.selinux", buf)
+	if err != nil {
+		return fmt.Errorf("reading the label of %s: %w", file, err)
+	}
+	if got := unix.ByteSliceToString(buf[:size]); got != moduleLabel {
+		return fmt.Errorf("labelling %s as a module: it is %s, needed is %s", file, got, moduleLabel)
+	}
+	return nil
+}
+
+// openPlain opens a module file of the node so that the kernel can read it: as
+// it is, or unpacked. Kernels that unpack modules themselves know one format
+// and of xz no CRC64, so that is never left to them. done removes what was made.
+func openPlain(n *hostops.Node, file string) (f *os.File, done func(), err error) {
+	src, err := n.Open(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the module: %w", err)
+	}
+	plain, kind, err := module.Decompress(src)
+	if err != nil {
+		_ = src.Close()
+		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
+	}
+	if kind == module.Plain {
+		if _, err := src.Seek(0, io.SeekStart); err != nil {
+			_ = src.Close()
+			return nil, nil, fmt.Errorf("opening the module: %w", err)
+		}
+		return src, func() { _ = src.Close() }, nil
+	}
+	defer src.Close()
+	if selinux(n) != "" && !n.Simulated() {
+		return unpackBeside(n, file, plain)
+	}
+	return unpackInMemory(path.Base(file), plain)
+}
+
+func copyLimited(w io.Writer, r io.Reader) error {
+	size, err := io.Copy(w, io.LimitReader(r, module.DefaultMaxSize+1))
+	if err == nil && size > module.DefaultMaxSize {
+		err = fmt.Errorf("more than %d bytes", module.DefaultMaxSize)
+	}
+	return err
+}
+
+// unpackInMemory returns a file that exists in memory only. It is opened again
+// for reading, and the writer closed: the kernel refuses files that somebody
+// may write to (ETXTBSY).
+func unpackInMemory(name string, plain io.Reader) (*os.File, func(), error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, fmt.Errorf("unpacking %s in memory: %w", name, err)
+	}
+	mem := os.NewFile(uintptr(fd), name)
+	defer mem.Close()
+	if err := copyLimited(mem, plain); err != nil {
+		return nil, nil, fmt.Errorf("unpacking %s: %w", name, err)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return nil, nil, fmt.Errorf("unpacking %s in memory: %w", name, err)
+	}
+	return f, func() { _ = f.Close() }, nil
+}
+
+// unpackBeside returns a labelled file beside the packed one: SELinux judges
+// the label of the file that is loaded, and memory has none that it accepts.
+func unpackBeside(n *hostops.Node, file string, plain io.Reader) (*os.File, func(), error) {
+	w, err := os.CreateTemp(path.Dir(n.Path(file)), ".fitout-*.ko")
+	if err != nil {
+		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
+	}
+	remove := func() { _ = os.Remove(w.Name()) }
+	err = errors.Join(copyLimited(w, plain), w.Close())
+	if err == nil {
+		err = LabelModule(n, n.NodePath(w.Name()))
+	}
+	if err != nil {
+		remove()
+		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
+	}
+	f, err := os.Open(w.Name())
+	if err != nil {
+		remove()
+		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
+	}
+	return f, func() { _ = f.Close(); remove() }, nil
+}
