@@ -1,0 +1,378 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// extraction writes the wanted files of an image below one directory. While it
+// runs the directory holds plain files and directories only: links are kept in
+// memory and made last, so no entry can be written through one.
+type extraction struct {
+	img  *Image
+	root *os.Root
+	sel  *selector
+	over *overlay
+	// files are the regular files written, links all links seen, by path.
+	files map[string]written
+	links map[string]link
+	// wants are hard links whose content has not been met yet, by target.
+	wants map[string][]hardlink
+	found survey
+	buf   []byte
+	spent spending
+	layer int // index of the layer being read
+	tell  func(int64)
+}
+
+type written struct {
+	layer int
+	size  int64
+	class class
+}
+
+type link struct {
+	layer  int
+	target string
+	class  class
+}
+
+// hardlink is a name that wants the content of another path as it was in a
+// layer or below it.
+type hardlink struct {
+	name  string
+	layer int
+	class class
+}
+
+// spending counts against the limits.
+type spending struct{ entries, files, bytes int64 }
+
+// linkDepth bounds the links outside wanted trees that are remembered: those
+// that can stand above a module tree, such as lib or opt/lib/modules.
+const (
+	linkDepth = 3
+	linkCount = 50_000
+)
+
+func newExtraction(img *Image, root *os.Root, sel *selector) *extraction {
+	return &extraction{img: img, root: root, sel: sel, over: newOverlay(), files: map[string]written{},
+		links: map[string]link{}, wants: map[string][]hardlink{}, found: newSurvey(), buf: make([]byte, 128<<10)}
+}
+
+// readLayer passes over one layer, writing what is wanted and visible.
+func (x *extraction) readLayer(ctx context.Context, n int) error {
+	x.layer = n
+	if err := x.eachEntry(ctx, n, x.entry); err != nil {
+		return err
+	}
+	if err := x.lookBack(ctx, n); err != nil {
+		return err
+	}
+	if err := x.dropRemoved(); err != nil {
+		return err
+	}
+	x.over.next()
+	return nil
+}
+
+// eachEntry calls f with every entry of layer n and verifies the layer.
+func (x *extraction) eachEntry(ctx context.Context, n int, f func(name string, h *tar.Header, r io.Reader) error) error {
+	l, err := x.img.openLayer(ctx, n, x.tell)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	tr := tar.NewReader(l)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return l.finish()
+		}
+		if err == nil {
+			err = x.oneEntry(ctx, h, entryReader{tr, l}, f)
+		} else {
+			err = l.explain(err)
+		}
+		if err != nil {
+			return inLayer(l, err)
+		}
+	}
+}
+
+// entryReader gives one entry's content with the true cause of an error.
+type entryReader struct {
+	tar   *tar.Reader
+	layer *layerReader
+}
+
+func (r entryReader) Read(p []byte) (int, error) {
+	n, err := r.tar.Read(p)
+	if err != nil && err != io.EOF {
+		err = r.layer.explain(err)
+	}
+	return n, err
+}
+
+func (x *extraction) oneEntry(ctx context.Context, h *tar.Header, r io.Reader, f func(string, *tar.Header, io.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if x.spent.entries++; x.spent.entries > x.img.opts.Limits.Entries {
+		return fail(Limit, "the image has more than %d entries (limit entries)", x.img.opts.Limits.Entries)
+	}
+	name, err := cleanName(h.Name, x.img.opts.Limits)
+	if err != nil || name == "." {
+		return err
+	}
+	return f(name, h, r)
+}
+
+// inLayer adds the layer's digest to refusals that do not name it.
+func inLayer(l *layerReader, err error) error {
+	var e *Error
+	if errors.As(err, &e) && !strings.Contains(e.Message, l.desc.Digest.Hex) {
+		return &Error{Code: e.Code, Message: "reading " + l.name() + ": " + e.Message, Hint: e.Hint, Tags: e.Tags, Err: e.Err}
+	}
+	if e == nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("reading %s: %w", l.name(), err)
+	}
+	return err
+}
+
+const (
+	whiteout = ".wh."
+	opaque   = ".wh..wh..opq"
+)
+
+func (x *extraction) entry(name string, h *tar.Header, r io.Reader) error {
+	dir, base := path.Dir(name), path.Base(name)
+	switch {
+	case base == opaque:
+		x.over.own.opaque[x.over.key(dir)] = struct{}{}
+		return nil
+	case strings.HasPrefix(base, whiteout+whiteout):
+		return nil // aufs's own book-keeping
+	case strings.HasPrefix(base, whiteout):
+		x.over.own.gone[x.over.key(path.Join(dir, base[len(whiteout):]))] = struct{}{}
+		return nil
+	case h.Typeflag == tar.TypeDir:
+		x.found.dir(name)
+		if !x.over.hides(name, true) {
+			x.over.own.dirs[x.over.key(name)] = struct{}{}
+		}
+		return nil
+	case h.Typeflag == tar.TypeXGlobalHeader:
+		return nil
+	}
+	x.over.own.files[x.over.key(name)] = struct{}{}
+	c := x.sel.classify(name)
+	hidden := x.over.hides(name, false)
+	if !hidden {
+		x.found.file(name)
+	}
+	if h.Typeflag == tar.TypeSymlink {
+		return x.symlink(name, h, c, hidden)
+	}
+	if waiting := x.waiting(name); len(waiting) > 0 && (h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse) {
+		return x.content(name, h, r, c, hidden, waiting)
+	}
+	if c == nothing || hidden {
+		return nil
+	}
+	if err := x.refuse(name, h); err != nil {
+		return err
+	}
+	if h.Typeflag == tar.TypeLink {
+		return x.hardlink(name, h, c)
+	}
+	if c == carrier {
+		return x.unpackRPM(name, r)
+	}
+	return x.write(name, h.Size, r, c)
+}
+
+// refuse turns down kinds of entries that a driver image has no use for.
+func (x *extraction) refuse(name string, h *tar.Header) error {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeLink, tar.TypeGNUSparse:
+	default:
+		return fail(Hostile, "the entry %q is a device or of another special kind (type %q)", name, h.Typeflag)
+	}
+	if h.Mode&0o6000 != 0 {
+		return fail(Hostile, "the entry %q is set-user-id or set-group-id", name)
+	}
+	return nil
+}
+
+func (x *extraction) symlink(name string, h *tar.Header, c class, hidden bool) error {
+	if hidden {
+		return nil
+	}
+	if c == nothing && (strings.Count(name, "/") >= linkDepth || len(x.links) >= linkCount) {
+		return nil
+	}
+	if _, ok := linkTarget(name, h.Linkname); !ok && c != nothing {
+		return fail(Hostile, "the link %q points to %q, out of the image", name, h.Linkname)
+	}
+	x.links[name] = link{layer: x.layer, target: h.Linkname, class: c}
+	return x.forget(name)
+}
+
+// hardlink gives a second name to a file of the same layer, or remembers that
+// the content is to be found below.
+func (x *extraction) hardlink(name string, h *tar.Header, c class) error {
+	target, err := cleanName(strings.TrimLeft(h.Linkname, "/"), x.img.opts.Limits)
+	if err != nil {
+		return fail(Hostile, "the hard link %q points to %q, out of the image", name, h.Linkname)
+	}
+	if target == name {
+		return nil
+	}
+	if err := x.forget(name); err != nil {
+		return err
+	}
+	if f, ok := x.files[target]; ok && f.layer == x.layer {
+		return x.linkFile(target, name, c, x.layer)
+	}
+	x.wants[target] = append(x.wants[target], hardlink{name, x.layer, c})
+	return nil
+}
+
+// waiting are the hard links of layers above that want the content of name.
+func (x *extraction) waiting(name string) []hardlink {
+	var out []hardlink
+	for _, w := range x.wants[name] {
+		if w.layer > x.layer {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// content writes a file for the hard links of upper layers, and in its own
+// place when it is wanted there and visible.
+func (x *extraction) content(name string, h *tar.Header, r io.Reader, c class, hidden bool, waiting []hardlink) error {
+	x.dropWaiting(name)
+	at, first := name, 0
+	if c == nothing || hidden {
+		at, c, first = waiting[0].name, waiting[0].class, 1
+	}
+	if err := x.refuse(at, h); err != nil {
+		return err
+	}
+	if err := x.write(at, h.Size, r, c); err != nil {
+		return err
+	}
+	for _, w := range waiting[first:] {
+		if err := x.linkFile(at, w.name, w.class, w.layer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *extraction) dropWaiting(name string) {
+	var keep []hardlink
+	for _, w := range x.wants[name] {
+		if w.layer <= x.layer {
+			keep = append(keep, w)
+		}
+	}
+	if x.wants[name] = keep; keep == nil {
+		delete(x.wants, name)
+	}
+}
+
+// forget removes what the same layer wrote at name before: the last entry of a
+// path is the one that counts. Files are removed, never overwritten, because
+// hard links share their content.
+func (x *extraction) forget(name string) error {
+	if _, ok := x.files[name]; ok {
+		delete(x.files, name)
+		return x.root.Remove(name)
+	}
+	return nil
+}
+
+func (x *extraction) linkFile(from, to string, c class, layer int) error {
+	if err := x.parent(to); err != nil {
+		return err
+	}
+	if err := x.root.Link(from, to); err != nil {
+		return diskError("linking "+to, err)
+	}
+	x.files[to] = written{layer: layer, size: x.files[from].size, class: c}
+	delete(x.links, to)
+	return x.charge(0)
+}
+
+func (x *extraction) parent(name string) error {
+	if err := x.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EEXIST) {
+			return fail(Hostile, "the entry %q lies below a file", name)
+		}
+		return diskError("making the directory of "+name, err)
+	}
+	return nil
+}
+
+// write stores one file: a fresh inode of mode 0644, whatever the archive says.
+func (x *extraction) write(name string, size int64, r io.Reader, c class) error {
+	if size > x.img.opts.Limits.Bytes-x.spent.bytes {
+		return fail(Limit, "the entry %q of %d bytes goes over the %d bytes allowed (limit bytes)", name, size, x.img.opts.Limits.Bytes)
+	}
+	if err := x.forget(name); err != nil {
+		return diskError("replacing "+name, err)
+	}
+	if err := x.parent(name); err != nil {
+		return err
+	}
+	f, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EISDIR) {
+			return fail(Hostile, "the entry %q is a directory and a file", name)
+		}
+		return diskError("writing "+name, err)
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r}, x.buf)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return diskError("writing "+name, err)
+	}
+	x.files[name] = written{layer: x.layer, size: n, class: c}
+	delete(x.links, name)
+	return x.charge(n)
+}
+
+func (x *extraction) charge(n int64) error {
+	x.spent.files++
+	x.spent.bytes += n
+	if x.spent.files > x.img.opts.Limits.Files {
+		return fail(Limit, "the image has more than %d wanted files (limit files)", x.img.opts.Limits.Files)
+	}
+	return nil
+}
+
+// diskError names a full disk; other errors keep their words.
+func diskError(doing string, err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return err
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fail(NoSpace, "%s: the disk is full", doing).because(err).
+			hint("free space on the file system that holds the image store")
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

@@ -1,0 +1,143 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"fitout/catalog/module"
+)
+
+// licenceBytes is the largest text that is taken for a licence, licenceCount
+// how many are kept.
+const (
+	licenceBytes = 1 << 20
+	licenceCount = 64
+)
+
+// inventoryDoc is inventory.json. What the module files say of themselves is
+// not in it: it is read from them again.
+type inventoryDoc struct {
+	Format int `json:"format"`
+	*Inventory
+	Want Want `json:"want"`
+}
+
+const inventoryFormat = 1
+
+// ReadInventory gives the inventory of a directory that Fetch completed. A
+// directory without one, or with one of another format, is an error.
+func ReadInventory(dir string) (*Inventory, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, inventoryName))
+	if err != nil {
+		return nil, fmt.Errorf("reading the inventory of %s: %w", dir, err)
+	}
+	doc := inventoryDoc{Inventory: &Inventory{}}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("reading the inventory of %s: %w", dir, err)
+	}
+	if doc.Format != inventoryFormat {
+		return nil, fmt.Errorf("reading the inventory of %s: format %d is not %d", dir, doc.Format, inventoryFormat)
+	}
+	doc.Inventory.want = doc.Want
+	return doc.Inventory, doc.Inventory.readModules(dir)
+}
+
+func sameWant(a, b Want) bool {
+	sort.Strings(a.Releases)
+	sort.Strings(b.Releases)
+	return reflect.DeepEqual(a, b) || len(a.Releases)+len(b.Releases) == 0 && reflect.DeepEqual(
+		Want{DirName: a.DirName, Firmware: a.Firmware, Licences: a.Licences, LicenceFile: a.LicenceFile},
+		Want{DirName: b.DirName, Firmware: b.Firmware, Licences: b.Licences, LicenceFile: b.LicenceFile})
+}
+
+// write stores the inventory last, after the files have reached the disk: its
+// presence says that the directory is complete.
+func (inv *Inventory) write(dir string) error {
+	raw, err := json.MarshalIndent(inventoryDoc{inventoryFormat, inv, inv.want}, "", " ")
+	if err != nil {
+		return fmt.Errorf("writing the inventory: %w", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("writing the inventory: %w", err)
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return diskError("writing the image to disk", err)
+	}
+	tmp := filepath.Join(dir, "."+inventoryName)
+	if err := writeSynced(tmp, raw); err != nil {
+		return diskError("writing the inventory", err)
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, inventoryName)); err != nil {
+		return fmt.Errorf("writing the inventory: %w", err)
+	}
+	return d.Sync()
+}
+
+func writeSynced(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func openFile(p string) (*os.File, error) {
+	return os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+}
+
+// readModules fills in what the module files say of themselves. A file that is
+// no module is dropped with a note: the rest of the image may still serve.
+func (inv *Inventory) readModules(dir string) error {
+	for i := range inv.Kernels {
+		k := &inv.Kernels[i]
+		var good []Module
+		for _, m := range k.Modules {
+			info, err := module.ReadFile(filepath.Join(dir, filepath.FromSlash(m.Path)))
+			if errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("reading modules of %s: %w", inv.Reference, err)
+			}
+			if err != nil {
+				inv.Notes = append(inv.Notes, fmt.Sprintf("%s is no usable module: %v", m.Path, err))
+				continue
+			}
+			m.Info = info
+			good = append(good, m)
+		}
+		k.Modules = good
+	}
+	return nil
+}
+
+// licences reads the texts found, by path, the same text once.
+func (x *extraction) licences() ([]Licence, error) {
+	var out []Licence
+	seen := map[string]bool{}
+	for _, p := range x.sortedFiles() {
+		if !isLicence(p, x.sel.want) || x.files[p].size > licenceBytes || len(out) == licenceCount {
+			continue
+		}
+		raw, err := x.root.ReadFile(p)
+		if err != nil {
+			return nil, fmt.Errorf("reading licence %s: %w", p, err)
+		}
+		sum := fmt.Sprintf("sha256:%x", sha256.Sum256(raw))
+		if seen[sum] || len(raw) == 0 || !utf8.Valid(raw) {
+			continue
+		}
+		seen[sum] = true
+		out = append(out, Licence{Path: p, Digest: sum, Text: string(raw)})
+	}
+	return out, nil
+}

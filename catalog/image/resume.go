@@ -1,0 +1,135 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A blob's connection may break this often without a single new byte before
+// the blob is said to be truncated; one that gives nothing for stallTime
+// counts as broken.
+const (
+	deadEnds  = 4
+	stallTime = 60 * time.Second
+)
+
+// blobReader reads a blob and picks it up again where a connection broke. It
+// asks with plain "a-b" ranges, the only form that every registry knows.
+type blobReader struct {
+	ctx context.Context
+	e   *endpoint
+	d   v1.Descriptor
+
+	body    io.ReadCloser
+	cancel  context.CancelFunc
+	offset  int64
+	dead    int
+	stalled *time.Timer
+	stall   atomic.Bool
+}
+
+// connect opens the rest of the blob.
+func (b *blobReader) connect() error {
+	ctx, cancel := context.WithCancel(b.ctx)
+	header := http.Header{}
+	if b.offset > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-%d", b.offset, b.d.Size-1))
+	}
+	resp, err := b.e.get(ctx, "blobs/"+b.d.Digest.String(), header)
+	if err != nil {
+		cancel()
+		return err
+	}
+	b.body, b.cancel = resp.Body, cancel
+	b.stall.Store(false)
+	b.stalled = time.AfterFunc(stallTime, func() { b.stall.Store(true); cancel() })
+	if err := b.position(resp); err != nil {
+		b.Close()
+		return err
+	}
+	return nil
+}
+
+// position makes sure that the next byte is the one at offset.
+func (b *blobReader) position(resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		if n := resp.ContentLength; n > b.d.Size {
+			return fail(DigestMismatch, "registry %s offers %d bytes for %s, the manifest says %d", b.e.host, n, b.d.Digest, b.d.Size)
+		}
+		_, err := io.CopyN(io.Discard, b.body, b.offset)
+		return err
+	}
+	var from int64
+	if _, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes %d-", &from); err != nil || from != b.offset {
+		return fail(Unreachable, "registry %s answers the wrong range %q of %s", b.e.host, resp.Header.Get("Content-Range"), b.d.Digest)
+	}
+	return nil
+}
+
+func (b *blobReader) Read(p []byte) (int, error) {
+	for {
+		if b.body == nil {
+			if err := b.again(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := b.body.Read(p)
+		if n > 0 {
+			b.offset += int64(n)
+			b.dead = 0
+			b.stalled.Reset(stallTime)
+		}
+		if b.offset >= b.d.Size && err == nil && n > 0 {
+			return n, nil
+		}
+		if err == nil || (err == io.EOF && b.offset >= b.d.Size) {
+			return n, err
+		}
+		if b.ctx.Err() != nil {
+			return n, b.ctx.Err()
+		}
+		b.drop()
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// again reconnects after a break, a growing pause between dead ends. When no
+// further byte comes the reader ends early and its user names the truncation.
+func (b *blobReader) again() error {
+	if b.dead++; b.dead > deadEnds {
+		return io.EOF
+	}
+	b.e.opts.Log(fmt.Sprintf("registry %s broke off after %d of %d bytes; going on from there", b.e.host, b.offset, b.d.Size))
+	if err := b.e.opts.Sleep(b.ctx, time.Second<<b.dead/4); err != nil {
+		return err
+	}
+	err := b.connect()
+	if err != nil && b.ctx.Err() == nil && (errors.Is(err, io.ErrUnexpectedEOF) || passingError(err)) {
+		b.drop()
+		return b.again()
+	}
+	return err
+}
+
+func (b *blobReader) drop() {
+	if b.body != nil {
+		b.stalled.Stop()
+		b.cancel()
+		b.body.Close()
+		b.body = nil
+	}
+}
+
+func (b *blobReader) Close() error {
+	b.drop()
+	return nil
+}
