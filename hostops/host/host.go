@@ -80,6 +80,9 @@ type Driver struct {
 	// OnMissing is "stop" or "continue".
 	OnMissing string
 	Devices   []string // "8086:10d3", for messages
+	// Early says that it is needed before the real root's first services (a
+	// disk, the boot network): loaded in the earliest stage that can.
+	Early bool `json:",omitempty"`
 }
 
 // Build is a driver's files for one kernel.
@@ -99,10 +102,17 @@ type Build struct {
 type Family interface {
 	// Facts says what it can do here. Read-only.
 	Facts() Facts
+	// Layout says where fitout's things lie here.
+	Layout() Layout
+	// Using names the program that hooks will call: source is copied to
+	// <state>/bin/fitout-<version>. Without it, the running program under the
+	// first digits of its digest.
+	Using(source, version string) Family
 	// Kernels lists every kernel that may boot, the running one first.
 	Kernels(ctx context.Context) ([]Kernel, error)
 	// Persist returns the actions that keep d over reboots and OS upgrades;
-	// where is "side-tree" or "os-image".
+	// where is "auto", "side-tree" or "os-image". The error is a *Unsupported
+	// where the family cannot.
 	Persist(d Driver, where string) ([]hostops.Action, error)
 	// AtBoot returns the actions that load d at every boot from the kept
 	// tree, with no upgrade gated.

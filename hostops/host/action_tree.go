@@ -1,0 +1,219 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+	"time"
+
+	"fitout/catalog/module"
+	"fitout/hostops"
+)
+
+// PutTree copies a driver's modules for one kernel into the side tree and
+// indexes them. Plain modprobe finds them through the driver's modprobe.d file.
+type PutTree struct {
+	State, Driver, Release string
+	// Source is the directory the modules are in now, Files what is in it.
+	Source string
+	Files  []TreeFile
+	// OSDir is where the kernel's own modules lie now: for a staged deployment
+	// not where they will be when it runs.
+	OSDir string
+	// Had says that an earlier version is there; Do moves it to Saved.
+	Had   bool
+	Saved string
+}
+
+// TreeFile is a module file relative to its directory.
+type TreeFile struct {
+	Rel    string
+	SHA256 string
+	Size   int64
+}
+
+// Kind implements hostops.Action.
+func (a *PutTree) Kind() string { return "put-tree" }
+
+func (a *PutTree) releaseDir() string { return path.Join(treeDir(a.State), "lib/modules", a.Release) }
+func (a *PutTree) dest() string       { return path.Join(a.releaseDir(), "updates", a.Driver) }
+
+// Describe implements hostops.Action.
+func (a *PutTree) Describe() hostops.Description {
+	d := hostops.Description{
+		Title:    fmt.Sprintf("put %s for %s into the side tree", a.Driver, a.Release),
+		Estimate: 3 * time.Second, Limit: 5 * time.Minute, Into: a.State,
+	}
+	for _, f := range a.Files {
+		d.Text = append(d.Text, fmt.Sprintf("cp %s %s", path.Join(a.Source, f.Rel), path.Join(a.dest(), f.Rel)))
+		d.Bytes += f.Size
+	}
+	final := finalModules(a.OSDir, a.Release)
+	d.Text = append(d.Text,
+		fmt.Sprintf("ln -s %s/kernel %s/kernel (and modules.builtin, modules.builtin.modinfo, modules.order)", final, a.releaseDir()),
+		fmt.Sprintf("depmod -b %s %s, then read modules.dep: it must name every module above", treeDir(a.State), a.Release))
+	d.Undo = []string{"rm -r " + a.dest() + ", put back what was there, depmod again"}
+	return d
+}
+
+// Prepare measures sources, what is there already, and the room.
+func (a *PutTree) Prepare(_ context.Context, n *hostops.Node) error {
+	var bytes uint64
+	for i := range a.Files {
+		f := &a.Files[i]
+		sum, size, err := hashFile(n, path.Join(a.Source, f.Rel))
+		if err != nil {
+			return fmt.Errorf("reading %s of %s for %s: %w", f.Rel, a.Driver, a.Release, err)
+		}
+		f.SHA256, f.Size = sum, size
+		bytes += uint64(size)
+	}
+	a.Had = n.Exists(a.dest())
+	a.Saved = path.Join(savedDir(a.State), "tree", a.Driver, a.Release)
+	return needSpace(n, a.State, bytes, uint64(len(a.Files)+16), "free some room there or keep fewer kernels")
+}
+
+// Do copies, links, indexes, and checks the index.
+func (a *PutTree) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
+	if a.Had && !a.filesThere(n) {
+		if err := a.setAside(n); err != nil {
+			return err
+		}
+	}
+	var done, total int64
+	for _, f := range a.Files {
+		total += f.Size
+	}
+	for _, f := range a.Files {
+		if err := copyFile(n, path.Join(a.Source, f.Rel), path.Join(a.dest(), f.Rel), 0o644, labelModule); err != nil {
+			return err
+		}
+		if sum, _, err := hashFile(n, path.Join(a.dest(), f.Rel)); err != nil || sum != f.SHA256 {
+			return fmt.Errorf("copying %s: its content changed while it was copied (%w)", f.Rel, errOr(err, "digest differs"))
+		}
+		done += f.Size
+		out.Progress(done, total)
+	}
+	return Reindex(ctx, n, a.State, a.Release, a.OSDir)
+}
+
+// setAside moves the version that is there out of the tree, once.
+func (a *PutTree) setAside(n *hostops.Node) error {
+	if n.Exists(a.Saved) {
+		// Left by an earlier run of this action (then what is in the tree is
+		// half of the new one), or by an older update.
+		if a.partial(n) {
+			return n.RemoveAll(a.dest())
+		}
+		if err := n.RemoveAll(a.Saved); err != nil {
+			return err
+		}
+	}
+	if err := n.MkdirAll(path.Dir(a.Saved), 0o755); err != nil {
+		return err
+	}
+	return n.Rename(a.dest(), a.Saved)
+}
+
+// partial says that everything in the destination is one of our files.
+func (a *PutTree) partial(n *hostops.Node) bool {
+	have, err := ownFiles(n, a.dest())
+	if err != nil {
+		return false
+	}
+	want := map[string]string{}
+	for _, f := range a.Files {
+		want[path.Join(a.dest(), f.Rel)] = f.SHA256
+	}
+	for _, h := range have {
+		if !strings.HasSuffix(h.Path, ".tmp") && want[h.Path] != h.SHA256 {
+			return false
+		}
+	}
+	return true
+}
+
+// Done measures: the very files, nothing else, and the index names them.
+func (a *PutTree) Done(_ context.Context, n *hostops.Node) (bool, error) {
+	if !a.filesThere(n) {
+		return false, nil
+	}
+	return indexed(n, a.releaseDir(), a.Driver, a.Release) == nil, nil
+}
+
+func (a *PutTree) filesThere(n *hostops.Node) bool {
+	have, err := ownFiles(n, a.dest())
+	if err != nil || len(have) != len(a.Files) {
+		return false
+	}
+	for _, f := range a.Files {
+		sum := f.SHA256
+		if sum == "" {
+			var err error
+			if sum, _, err = hashFile(n, path.Join(a.Source, f.Rel)); err != nil {
+				return false
+			}
+		}
+		if !(OwnFile{Path: path.Join(a.dest(), f.Rel), SHA256: sum}).same(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// Undo takes the driver out of the tree and puts the earlier version back.
+func (a *PutTree) Undo(ctx context.Context, n *hostops.Node, _ hostops.Sink) error {
+	if a.Saved == "" {
+		return nil
+	}
+	if a.Had && !n.Exists(a.Saved) {
+		// Do never got as far as moving it: what is there is the old one.
+		return nil
+	}
+	if err := n.RemoveAll(a.dest()); err != nil {
+		return fmt.Errorf("removing %s: %w", a.dest(), err)
+	}
+	if a.Had {
+		if err := moveFile(n, a.Saved, a.dest()); err != nil {
+			return fmt.Errorf("putting back the earlier %s for %s: %w", a.Driver, a.Release, err)
+		}
+	}
+	pruneDirs(n, path.Dir(a.Saved), a.State)
+	return settleRelease(ctx, n, a.State, a.Release, a.OSDir)
+}
+
+// settleRelease indexes a release again, or removes its directory when no
+// driver is left in it (the rest of it are links and indexes of ours).
+func settleRelease(ctx context.Context, n *hostops.Node, state, rel, osDir string) error {
+	dir := path.Join(treeDir(state), "lib/modules", rel)
+	drivers, err := n.ReadDir(dir + "/updates")
+	if err == nil && len(drivers) > 0 {
+		return Reindex(ctx, n, state, rel, osDir)
+	}
+	if err := n.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing %s: %w", dir, err)
+	}
+	pruneDirs(n, path.Dir(dir), state)
+	return nil
+}
+
+// moduleNames are the modules a driver has in a release of the tree.
+func moduleNames(files []TreeFile) []string {
+	var out []string
+	for _, f := range files {
+		if module.IsModuleFile(f.Rel) {
+			out = append(out, module.NameOf(f.Rel))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func errOr(err error, text string) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s", text)
+}

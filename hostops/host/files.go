@@ -1,0 +1,229 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"fitout/hostops"
+)
+
+// OwnFile is a file or link that fitout put on the node.
+type OwnFile struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256,omitempty"`
+	Link   string `json:"link,omitempty"`
+}
+
+// The SELinux types of what is loaded and what is run (refpolicy).
+const (
+	labelModule = "system_u:object_r:modules_object_t:s0"
+	labelBinary = "system_u:object_r:bin_t:s0"
+)
+
+// hashFile is the SHA-256 of a file of the node and its size in bytes.
+func hashFile(n *hostops.Node, p string) (string, int64, error) {
+	f, err := n.Open(p)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), size, err
+}
+
+func hashBytes(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// copyFile streams from to to: a temporary file beside it, synced, renamed.
+// Memory stays flat whatever the size; on any error the old content stays.
+func copyFile(n *hostops.Node, from, to string, perm os.FileMode, label string) (err error) {
+	src, err := n.Open(from)
+	if err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	defer src.Close()
+	dir := n.Path(path.Dir(to))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making %s: %w", path.Dir(to), err)
+	}
+	tmp, err := os.CreateTemp(dir, ".fitout-*.tmp")
+	if err != nil {
+		return fmt.Errorf("copying to %s: %w", to, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = tmp.Close()
+			_ = os.Remove(tmp.Name())
+			err = fmt.Errorf("copying %s to %s: %w", from, to, err)
+		}
+	}()
+	if _, err = io.Copy(tmp, src); err != nil {
+		return err
+	}
+	if err = tmp.Chmod(perm); err != nil {
+		return err
+	}
+	if err = setLabel(n, tmp.Name(), label); err != nil {
+		return err
+	}
+	if err = tmp.Sync(); err != nil {
+		return err
+	}
+	if err = tmp.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(tmp.Name(), n.Path(to)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// setLabel gives a file its SELinux label where SELinux is, and reads it back.
+// The path is one of the machine, not of the node.
+func setLabel(n *hostops.Node, real, label string) error {
+	if label == "" || n.Simulated() || !n.Exists("/sys/fs/selinux/enforce") {
+		return nil
+	}
+	if err := unix.Lsetxattr(real, "security.selinux", []byte(label+"\x00"), 0); err != nil {
+		return fmt.Errorf("labelling it %s: %w", label, err)
+	}
+	buf := make([]byte, 256)
+	got, err := unix.Lgetxattr(real, "security.selinux", buf)
+	if err != nil {
+		return fmt.Errorf("reading its label back: %w", err)
+	}
+	if have := string(buf[:max(0, got-1)]); have != label {
+		return fmt.Errorf("its SELinux label is %s, needed is %s", have, label)
+	}
+	return nil
+}
+
+func syncDir(real string) error {
+	d, err := os.Open(real)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// same says that the own file is on the node as recorded.
+func (o OwnFile) same(n *hostops.Node) bool {
+	if o.Link != "" {
+		got, err := n.Readlink(o.Path)
+		return err == nil && got == o.Link
+	}
+	if st, err := n.Lstat(o.Path); err != nil || !st.Mode().IsRegular() {
+		return false
+	}
+	sum, _, err := hashFile(n, o.Path)
+	return err == nil && sum == o.SHA256
+}
+
+// there says that something is at the own file's path.
+func (o OwnFile) there(n *hostops.Node) bool {
+	_, err := n.Lstat(o.Path)
+	return err == nil
+}
+
+// ownFiles lists every file and link below dir as own files, in lexical order.
+// A dir that is not there gives none.
+func ownFiles(n *hostops.Node, dir string) ([]OwnFile, error) {
+	var out []OwnFile
+	root := n.Path(dir)
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		node := path.Join(dir, filepath.ToSlash(mustRel(root, p)))
+		switch {
+		case d.IsDir():
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(p)
+			out = append(out, OwnFile{Path: node, Link: target})
+			return err
+		}
+		sum, _, err := hashFile(n, node)
+		out = append(out, OwnFile{Path: node, SHA256: sum})
+		return err
+	})
+	return out, err
+}
+
+// mustRel is p below root; WalkDir gives no others.
+func mustRel(root, p string) string {
+	rel, err := filepath.Rel(root, p)
+	if err != nil {
+		return filepath.Base(p)
+	}
+	return rel
+}
+
+// moveFile moves an own file aside or back, over file systems too.
+func moveFile(n *hostops.Node, from, to string) error {
+	if err := n.MkdirAll(path.Dir(to), 0o755); err != nil {
+		return err
+	}
+	err := n.Rename(from, to)
+	if !errors.Is(err, unix.EXDEV) {
+		return err
+	}
+	if target, lerr := n.Readlink(from); lerr == nil {
+		if err := n.Symlink(target, to); err != nil {
+			return err
+		}
+		return n.Remove(from)
+	}
+	st, err := n.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := copyFile(n, from, to, st.Mode().Perm(), ""); err != nil {
+		return err
+	}
+	return n.Remove(from)
+}
+
+// pruneDirs removes the empty directories from dir upwards, stop excluded.
+func pruneDirs(n *hostops.Node, dir, stop string) {
+	for dir != stop && dir != "/" && dir != "." {
+		entries, err := n.ReadDir(dir)
+		if err != nil || len(entries) > 0 || n.Remove(dir) != nil {
+			return
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// needSpace refuses before anything is written when p's file system lacks
+// room for bytes and files; a mebibyte is left for the records.
+func needSpace(n *hostops.Node, p string, bytes, files uint64, instead string) error {
+	free, inodes, err := n.Free(p)
+	if err != nil {
+		return err
+	}
+	if bytes+1<<20 > free {
+		return &NoSpace{Path: p, Need: bytes + 1<<20, Have: free, Instead: instead}
+	}
+	// File systems without fixed inodes (btrfs) report 0.
+	if inodes > 0 && files+16 > inodes {
+		return &NoSpace{Path: p, Need: files + 16, Have: inodes, Inodes: true, Instead: instead}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"fitout/catalog/module"
+)
+
+// modinfo is what the modprobe.d file needs of a driver's modules, the union
+// over its builds.
+type modinfo struct {
+	aliases   map[string][]string // module → patterns
+	pre, post map[string][]string // module → soft dependencies
+	firmware  bool
+}
+
+// confText is the driver's modprobe.d file (modprobe.d(5)).
+//
+// Everything in it is conditional on the kernel that runs: with no build for
+// that kernel in the tree, or when the build does not load, the in-tree
+// drivers are used, and the kernel log says so. A driver's own alias lines go
+// before the kernel's, so udev's coldplug asks for the driver by itself.
+func confText(l Layout, d Driver, m modinfo) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Made by fitout for driver %s %s. `fitout remove %s` takes it away.\n", d.Name, d.Version, d.Name)
+	for _, mod := range d.Load {
+		for _, a := range sortedUnique(m.aliases[mod]) {
+			fmt.Fprintf(&b, "alias %s %s\n", a, mod)
+		}
+	}
+	own := map[string]bool{}
+	for _, mod := range d.Load {
+		own[module.Normalize(mod)] = true
+	}
+	var instead []string
+	for _, r := range d.Replaces {
+		if !own[module.Normalize(r)] {
+			instead = append(instead, r)
+		}
+	}
+	main := ""
+	if len(d.Load) > 0 {
+		main = d.Load[len(d.Load)-1]
+	}
+	for _, mod := range d.Load {
+		var other []string
+		if mod == main {
+			other = instead
+		}
+		fmt.Fprintf(&b, "install %s %s\n", mod, installCommand(l, d, mod, other, m.firmware))
+		fmt.Fprintf(&b, "remove %s t=%s; /sbin/modprobe -d $t --ignore-remove -r %s 2>/dev/null || exec /sbin/modprobe --ignore-remove -r %s\n", mod, l.tree(), mod, mod)
+	}
+	for _, r := range instead {
+		fmt.Fprintf(&b, "install %s %s && /sbin/modprobe -q %s; exec /sbin/modprobe --ignore-install %s $CMDLINE_OPTS\n", r, haveBuild(l, d), main, r)
+	}
+	for _, mod := range d.Load {
+		if line := softdep(mod, m.pre[mod], m.post[mod]); line != "" {
+			b.WriteString(line + "\n")
+		}
+		if p := d.Parameters[mod]; len(p) > 0 {
+			fmt.Fprintf(&b, "options %s %s\n", mod, strings.Join(quoteParams(p), " "))
+		}
+	}
+	return b.String()
+}
+
+// haveBuild is the shell condition "the tree has a build for the kernel that
+// runs".
+func haveBuild(l Layout, d Driver) string {
+	return fmt.Sprintf("[ -d %s/lib/modules/$(uname -r)/updates/%s ]", l.tree(), d.Name)
+}
+
+// installCommand loads from the tree, else the in-tree drivers. The firmware
+// path is written without a newline, which the kernel would take as part of it.
+func installCommand(l Layout, d Driver, mod string, instead []string, firmware bool) string {
+	load := fmt.Sprintf("/sbin/modprobe -d %s --ignore-install %s $CMDLINE_OPTS", l.tree(), mod)
+	if firmware {
+		load = fmt.Sprintf("printf %%s %s > /sys/module/firmware_class/parameters/path; %s", firmwareDir(l.State), load)
+	}
+	fallback := fmt.Sprintf("exec /sbin/modprobe --ignore-install %s $CMDLINE_OPTS", mod)
+	if len(instead) > 0 {
+		fallback = ""
+		for i, r := range instead {
+			if i > 0 {
+				fallback += "; "
+			}
+			fallback += "/sbin/modprobe --ignore-install " + r
+		}
+	}
+	return fmt.Sprintf("if %s; then %s && exit 0; echo '<3>fitout: %s did not load %s, falling back to the in-tree driver' > /dev/kmsg; fi; %s",
+		haveBuild(l, d), load, d.Name, mod, fallback)
+}
+
+// softdep is one line with all of a module's soft dependencies: modprobe takes
+// the first line it finds and ignores the others. "" for none.
+func softdep(name string, pre, post []string) string {
+	s := ""
+	if p := unique(pre); len(p) > 0 {
+		s += " pre: " + strings.Join(p, " ")
+	}
+	if p := unique(post); len(p) > 0 {
+		s += " post: " + strings.Join(p, " ")
+	}
+	if s == "" {
+		return ""
+	}
+	return "softdep " + name + s
+}
+
+// quoteParams puts values with blanks in double quotes, as the kernel's parser
+// wants them.
+func quoteParams(params []string) []string {
+	out := make([]string, len(params))
+	for i, p := range params {
+		name, value, ok := strings.Cut(p, "=")
+		if ok && strings.ContainsAny(value, " \t") && !strings.HasPrefix(value, `"`) {
+			p = name + `="` + value + `"`
+		}
+		out[i] = p
+	}
+	return out
+}
+
+func unique(in []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, s := range in {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func sortedUnique(in []string) []string {
+	out := unique(in)
+	sort.Strings(out)
+	return out
+}
