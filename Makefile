@@ -1,6 +1,6 @@
 # fitout: build, test, measure, show. "make help" lists the targets.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.1.0-dev)
+VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev)
 PREFIX  ?= /usr/local
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0

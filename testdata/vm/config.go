@@ -16,7 +16,7 @@
 //	m.Console.Type("fitout\r")
 //	err = m.Console.WaitFor("No driver", time.Minute)
 //
-// On the machine: busybox, kmod, and the file "fitout" of Tools at
+// On the machine: busybox, dash, bash, kmod, and the file "fitout" of Tools at
 // /usr/bin/fitout. It coldplugs at boot as udev does (every modalias through
 // modprobe), loads /etc/modules-load.d, and runs /etc/local.d/*.start and
 // /etc/rc.local. It has no systemd. People start one with the program run in

@@ -43,11 +43,12 @@ var dirs = []string{
 
 // etcFiles are the lower layer of /etc.
 var etcFiles = map[string]string{
-	"etc/passwd":   "root::0:0:root:/root:/bin/sh\n",
+	"etc/passwd":   "root::0:0:root:/root:/bin/bash\n",
 	"etc/group":    "root:x:0:\ntty:x:5:\n",
 	"etc/hosts":    "127.0.0.1 localhost\n10.0.2.100 registry.local\n",
 	"etc/profile":  "export PATH=/usr/sbin:/usr/bin\n",
 	"etc/hostname": "machine\n",
+	"etc/inputrc":  "set enable-bracketed-paste off\n",
 }
 
 // rootSpec says what a root file system is made of.
@@ -106,7 +107,16 @@ func once(file string, build func(tmp string) error) error {
 // squash makes a squashfs of a directory: everything owned by root, quick to
 // read under emulation.
 func squash(dir, file string) error {
-	return run("", "mksquashfs", dir, file, "-noappend", "-all-root", "-no-xattrs", "-comp", "lz4", "-no-progress", "-quiet")
+	if err := run("", "mksquashfs", dir, file, "-noappend", "-all-root", "-no-xattrs", "-comp", "lz4", "-no-progress", "-quiet"); err != nil {
+		return err
+	}
+	st, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	// The kernel looks for partition tables at the start and complains of disks
+	// that are shorter.
+	return os.Truncate(file, max(st.Size(), 1<<20))
 }
 
 // sum is over all inputs that the root is built from.
@@ -128,7 +138,7 @@ func (s rootSpec) sum() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, prog := range []string{"/bin/busybox", "/bin/kmod"} {
+	for _, prog := range []string{"/bin/busybox", "/bin/kmod", "/bin/dash", "/bin/bash"} {
 		st, err := os.Stat(prog)
 		if err != nil {
 			return "", fmt.Errorf("%w: install busybox-static and kmod (make deps)", err)
@@ -175,7 +185,14 @@ func (s rootSpec) stage(dir string) error {
 	if err := stageGuest(dir); err != nil {
 		return err
 	}
-	if err := stageProgram(dir, "/bin/kmod", "usr/bin/kmod"); err != nil {
+	// Debian's busybox prefers its own commands to those in the path, whoever
+	// calls it as a shell; hosts have a shell that does not.
+	for prog, to := range map[string]string{"/bin/kmod": "usr/bin/kmod", "/bin/dash": "usr/bin/sh", "/bin/bash": "usr/bin/bash"} {
+		if err := stageProgram(dir, prog, to); err != nil {
+			return err
+		}
+	}
+	if err := run("", "cp", "-r", "/lib/terminfo", filepath.Join(dir, "usr/lib/terminfo")); err != nil {
 		return err
 	}
 	if err := stageBusybox(dir); err != nil {

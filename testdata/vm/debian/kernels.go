@@ -120,6 +120,9 @@ func Releases() ([]string, error) {
 		return nil, err
 	}
 	defer unlock()
+	if _, err := resolve(Stock); err != nil { // makes sure that apt's index is there
+		return nil, err
+	}
 	out, err := run("", "apt-cache", "pkgnames", "linux-image-6.1.0-")
 	if err != nil {
 		return nil, err
