@@ -293,7 +293,11 @@ func findModule(inv *image.Inventory, p string) *image.Module {
 
 // keep adds the host family's own steps for staying.
 func (b *builder) keep(c choice, d *plan.Driver) error {
-	family := host.Detect(b.e.Node)
+	self, err := b.e.self()
+	if err != nil {
+		return err
+	}
+	family := host.Detect(b.e.Node).Using(self[0], b.e.Version)
 	kept := host.Driver{
 		Name: d.Name, Version: d.Version, Digest: d.Digest, Builds: map[string]host.Build{},
 		Load: d.Modules, Parameters: d.Params, Aliases: map[string][]string{},
@@ -309,7 +313,6 @@ func (b *builder) keep(c choice, d *plan.Driver) error {
 		where = "side-tree"
 	}
 	var acts []hostops.Action
-	var err error
 	if c.persists() {
 		acts, err = family.Persist(kept, where)
 	} else {
@@ -374,4 +377,3 @@ func sizeOf(n int64) string {
 	}
 	return fmt.Sprintf("%d kB", (n+1023)>>10)
 }
-

@@ -71,7 +71,9 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 		}
 	}
 	if len(r.Driver.Replaced) > 0 {
-		b.add("restore", &kmod.LoadInTree{Names: r.Driver.Replaced})
+		if back := b.inTree(r.Driver.Replaced); len(back) > 0 {
+			b.add("restore", &kmod.LoadModules{Files: back})
+		}
 	}
 	b.add("forget", &run.ForgetDriver{StateDir: state, Name: name})
 	return pl, b.done(ctx)
@@ -86,6 +88,26 @@ func loadedOf(n *hostops.Node, names []string) []string {
 	for _, m := range loaded {
 		if slices.Contains(names, m.Name) {
 			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+// inTree lists the kernel's own files of modules, each after what it needs.
+func (b *builder) inTree(names []string) []kmod.LoadFile {
+	k, err := b.e.openKernel(b.s, b.s.Kernels[0])
+	if err != nil {
+		return nil
+	}
+	var out []kmod.LoadFile
+	for _, name := range names {
+		needs := k.Tables.Depends(name) // the last is to be loaded first
+		slices.Reverse(needs)
+		for _, m := range append(needs, name) {
+			p, ok := k.Tables.Path(m)
+			if ok && !slices.ContainsFunc(out, func(f kmod.LoadFile) bool { return f.Name == m }) {
+				out = append(out, kmod.LoadFile{Name: m, Path: p})
+			}
 		}
 	}
 	return out

@@ -23,9 +23,15 @@ func Kinds() plan.Kinds {
 		"stage-files":    func() hostops.Action { return &actions.Stage{} },
 		"verify-devices": func() hostops.Action { return &actions.Verify{} },
 		"remove-tree":    func() hostops.Action { return &actions.RemoveTree{} },
+
+		"load-modules":      func() hostops.Action { return &kmod.LoadModules{} },
+		"unload-modules":    func() hostops.Action { return &kmod.UnloadModules{} },
+		"bind-devices":      func() hostops.Action { return &kmod.BindDevices{} },
+		"set-firmware-path": func() hostops.Action { return &kmod.SetFirmwarePath{} },
 	}
-	for _, more := range []map[string]func() hostops.Action{run.Kinds(), kmod.Kinds(), host.Kinds()} {
-		maps.Copy(k, more)
+	maps.Copy(k, run.Kinds())
+	for _, make := range host.Actions() {
+		k[make().Kind()] = make
 	}
 	return k
 }

@@ -90,10 +90,9 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 		st.Drivers = append(st.Drivers, ds)
 		st.reboot(ds, r)
 	}
-	st.Gate.Armed, st.Gate.Blocked = host.GateState(e.Node, facts)
-	if st.Gate.Blocked == nil {
-		st.Gate.Blocked = []host.Blocked{}
-	}
+	st.Gate.Blocked = append(st.Gate.Blocked, host.ReadBlocked(e.Node, facts.StateDir)...)
+	kept, err := host.ReadKept(e.Node, facts.StateDir)
+	st.Gate.Armed = err == nil && facts.Gate != host.NoGate && len(host.Persisted(kept)) > 0
 	return st, nil
 }
 
@@ -224,4 +223,3 @@ func yesNo(b bool) string {
 	}
 	return "no"
 }
-

@@ -16,13 +16,17 @@ import (
 func (a *app) runVerbs() []*cobra.Command {
 	return []*cobra.Command{a.wizardVerb(), a.planVerb(), a.applyVerb(), a.cancelVerb(), a.rollbackVerb(),
 		a.driverVerb("remove", "Take a driver off the node, out of the boot and of the hooks", "remove",
-			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) { return e.PlanRemove(ctx, name) }),
+			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
+				return e.PlanRemove(ctx, name)
+			}),
 		a.driverVerb("load", "Load an installed driver now", "load",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanAgain(ctx, name, answers.LoadNow)
 			}),
 		a.driverVerb("unload", "Take an installed driver's modules out of the running kernel", "unload",
-			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) { return e.PlanUnload(ctx, name) }),
+			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
+				return e.PlanUnload(ctx, name)
+			}),
 		a.driverVerb("persist", "Keep a driver that was only loaded", "persist",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanAgain(ctx, name, answers.LoadNowPersist)

@@ -90,8 +90,7 @@ func (a *app) hardware(ctx context.Context) (*workflow.Survey, error) {
 		return nil, err
 	}
 	s, err := e.Hardware(ctx)
-	var none *pci.NoBusError
-	if errors.As(err, &none) {
+	if errors.Is(err, pci.ErrNoPCI) {
 		return nil, &workflow.Error{Exit: workflow.ExitUnsupported, Code: "no-pci", Message: err.Error(), Err: err}
 	}
 	return s, err

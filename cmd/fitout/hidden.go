@@ -35,13 +35,13 @@ func (a *app) runVerb() *cobra.Command {
 // hookVerb is what the OS calls at boot and when it is upgraded.
 func (a *app) hookVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "hook STAGE [ARG...]", Hidden: true, Args: cobra.MinimumNArgs(1),
+		Use: "hook STAGE [ARG...]", Hidden: true, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.open()
 			if err != nil {
 				return err
 			}
-			return e.Hook(cmd.Context(), args[0], args[1:], a.errOut)
+			return e.Hook(cmd.Context(), args, a.errOut)
 		},
 	}
 }

@@ -281,4 +281,3 @@ func (a *app) inventoryText(inv *image.Inventory) {
 		a.printf("  note     %s\n", n)
 	}
 }
-

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fitout/hostops"
+	"fitout/hostops/kmod"
 	"fitout/workflow"
 )
 
@@ -23,6 +25,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is the whole program; it returns the exit code.
 func run(args []string, in, out, errOut *os.File) int {
+	if len(args) > 0 && args[0] == kmod.ChildVerb {
+		return kmod.LoadChild(hostops.Live(nil))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := &app{in: in, out: out, errOut: errOut}
