@@ -6,7 +6,7 @@ import (
 )
 
 // Code is the stable machine name of what went wrong with an image.
-type Code string
+type Code = string
 
 // The ways reading an image ends badly. A caller decides by these, never by a
 // message.
@@ -51,7 +51,7 @@ const (
 	// Corrupt: the bytes are complete but cannot be read.
 	Corrupt Code = "corrupt"
 	// NoPlatform: the index has nothing for this architecture.
-	NoPlatform Code = "no-platform"
+	NoPlatform Code = "platform-missing"
 	// UnsupportedManifest: a manifest of a kind that is not an image.
 	UnsupportedManifest Code = "unsupported-manifest"
 	// Ambiguous: several images and nothing says which.

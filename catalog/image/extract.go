@@ -173,7 +173,7 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) error {
 	case h.Typeflag == tar.TypeXGlobalHeader:
 		return nil
 	}
-	x.over.own.files[x.over.key(name)] = struct{}{}
+	x.over.file(name)
 	c := x.sel.classify(name)
 	hidden := x.over.hides(name, false)
 	if !hidden {

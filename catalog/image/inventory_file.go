@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"sort"
+	"slices"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -51,12 +51,11 @@ func ReadInventory(dir string) (*Inventory, error) {
 	return doc.Inventory, doc.Inventory.readModules(dir)
 }
 
+// sameWant compares two wants; the order of releases does not matter.
 func sameWant(a, b Want) bool {
-	sort.Strings(a.Releases)
-	sort.Strings(b.Releases)
-	return reflect.DeepEqual(a, b) || len(a.Releases)+len(b.Releases) == 0 && reflect.DeepEqual(
-		Want{DirName: a.DirName, Firmware: a.Firmware, Licences: a.Licences, LicenceFile: a.LicenceFile},
-		Want{DirName: b.DirName, Firmware: b.Firmware, Licences: b.Licences, LicenceFile: b.LicenceFile})
+	x, y := slices.Sorted(slices.Values(a.Releases)), slices.Sorted(slices.Values(b.Releases))
+	a.Releases, b.Releases = nil, nil
+	return slices.Equal(x, y) && reflect.DeepEqual(a, b)
 }
 
 // write stores the inventory last, after the files have reached the disk: its

@@ -15,12 +15,12 @@ type overlay struct {
 type marks struct {
 	// files are all entries that are not directories, gone the removed paths,
 	// opaque the directories whose lower content is hidden, dirs those with an
-	// entry of their own.
-	files, gone, opaque, dirs map[uint64]struct{}
+	// entry of their own, holds those with something in them.
+	files, gone, opaque, dirs, holds map[uint64]struct{}
 }
 
 func newMarks() marks {
-	return marks{files: map[uint64]struct{}{}, gone: map[uint64]struct{}{}, opaque: map[uint64]struct{}{}, dirs: map[uint64]struct{}{}}
+	return marks{files: map[uint64]struct{}{}, gone: map[uint64]struct{}{}, opaque: map[uint64]struct{}{}, dirs: map[uint64]struct{}{}, holds: map[uint64]struct{}{}}
 }
 
 func newOverlay() *overlay {
@@ -43,6 +43,17 @@ func (o *overlay) hides(p string, isDir bool) bool {
 	})
 }
 
+// file notes an entry that is no directory.
+func (o *overlay) file(p string) {
+	o.own.files[o.key(p)] = struct{}{}
+	parents(p, func(dir string) bool {
+		k := o.key(dir)
+		known := has(o.own.holds, k)
+		o.own.holds[k] = struct{}{}
+		return known
+	})
+}
+
 // removes says whether the layer just read removed p or a directory above it.
 func (o *overlay) removes(p string) bool {
 	if has(o.own.gone, o.key(p)) {
@@ -59,7 +70,7 @@ func (o *overlay) inLayer(p string) bool { return has(o.own.files, o.key(p)) }
 // exists says whether any layer done so far has an entry at p.
 func (o *overlay) exists(p string) bool {
 	k := o.key(p)
-	return has(o.above.files, k) || has(o.above.dirs, k)
+	return has(o.above.files, k) || has(o.above.dirs, k) || has(o.above.holds, k)
 }
 
 // next ends a layer.
@@ -68,6 +79,7 @@ func (o *overlay) next() {
 	join(o.above.gone, o.own.gone)
 	join(o.above.opaque, o.own.opaque)
 	join(o.above.dirs, o.own.dirs)
+	join(o.above.holds, o.own.holds)
 	o.own = newMarks()
 }
 

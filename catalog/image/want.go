@@ -56,6 +56,7 @@ var licenceDirs = []string{"licenses", "licences", "usr/share/licenses"}
 // selector decides which paths are wanted.
 type selector struct {
 	want     Want
+	anywhere bool   // no DirName was given
 	dir      string // DirName without slashes around it
 	firmware []string
 	releases map[string]bool // nil: all
@@ -65,7 +66,7 @@ type selector struct {
 }
 
 func newSelector(w Want) *selector {
-	s := &selector{want: w, dir: rooted(w.DirName), firmware: firmwareDirs}
+	s := &selector{want: w, anywhere: w.DirName == "", dir: rooted(w.DirName), firmware: firmwareDirs}
 	switch w.Firmware {
 	case "":
 	case "-":
@@ -100,7 +101,7 @@ func (s *selector) classify(p string) class {
 		return tree
 	}
 	for _, d := range looseDirs {
-		if below(p, d) && isModule(p) && (s.dir == "" || s.dir == d) {
+		if below(p, d) && isModule(p) && (s.anywhere || s.dir == d) {
 			return loose
 		}
 	}
@@ -125,7 +126,7 @@ func (s *selector) wantsTree(at treePath) bool {
 	if _, ok := packageOf(at.root); ok {
 		return true
 	}
-	return s.dir == "" || at.root == s.dir || at.root == path.Join(s.dir, "usr")
+	return s.anywhere || at.root == s.dir || at.root == path.Join(s.dir, "usr")
 }
 
 // treePath is a path split around lib/modules: root/lib/modules/release/rest.
