@@ -52,7 +52,7 @@ var policyCodes = []Entry{
 		Cure:     "accept the risk unsupported-module: the module is then allowed wherever it is loaded, which is taken back on removal"},
 	{Code: "blacklisted", Severity: Block, Title: "blacklisted on the kernel's command line",
 		Sentence: "%s is blacklisted on the kernel command line",
-		Meaning:  "module_blacklist= on the command line makes the kernel itself refuse the module.",
+		Meaning:  "module_blacklist= on the command line makes the kernel itself refuse the module; modprobe.blacklist= only keeps it from being loaded for a device by itself.",
 		Cure:     "take it off the kernel command line and reboot"},
 	{Code: "taint", Severity: Note, Title: "the kernel will be tainted",
 		Sentence: "loading %s taints the kernel (%s)",
