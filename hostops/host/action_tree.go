@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"sort"
 	"strings"
 	"time"
 
@@ -27,11 +26,37 @@ type PutTree struct {
 	Saved string
 }
 
-// TreeFile is a module file relative to its directory.
+// TreeFile is a module file: From is where it is below the source directory,
+// Rel where it goes below the driver's directory. SHA256 and Size are of the
+// unpacked module.
 type TreeFile struct {
-	Rel    string
-	SHA256 string
-	Size   int64
+	From, Rel string
+	SHA256    string
+	Size      int64
+}
+
+// treeFiles lays a build's modules out flat; files of one name keep their
+// directories apart.
+func treeFiles(n *hostops.Node, b Build) []TreeFile {
+	count := map[string]int{}
+	for _, m := range b.Modules {
+		count[module.NameOf(m)]++
+	}
+	var out []TreeFile
+	for _, m := range b.Modules {
+		f := TreeFile{From: m, Rel: path.Base(m)}
+		if count[module.NameOf(m)] > 1 {
+			f.Rel = m
+		}
+		for _, suffix := range []string{".gz", ".xz", ".zst"} {
+			f.Rel = strings.TrimSuffix(f.Rel, suffix)
+		}
+		if st, err := n.Stat(path.Join(b.Dir, m)); err == nil {
+			f.Size = st.Size()
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // Kind implements hostops.Action.
@@ -47,7 +72,7 @@ func (a *PutTree) Describe() hostops.Description {
 		Estimate: 3 * time.Second, Limit: 5 * time.Minute, Into: a.State,
 	}
 	for _, f := range a.Files {
-		d.Text = append(d.Text, fmt.Sprintf("cp %s %s", path.Join(a.Source, f.Rel), path.Join(a.dest(), f.Rel)))
+		d.Text = append(d.Text, fmt.Sprintf("cp %s %s", path.Join(a.Source, f.From), path.Join(a.dest(), f.Rel)))
 		d.Bytes += f.Size
 	}
 	final := finalModules(a.OSDir, a.Release)
@@ -63,9 +88,9 @@ func (a *PutTree) Prepare(_ context.Context, n *hostops.Node) error {
 	var bytes uint64
 	for i := range a.Files {
 		f := &a.Files[i]
-		sum, size, err := hashFile(n, path.Join(a.Source, f.Rel))
+		sum, size, err := hashModule(n, path.Join(a.Source, f.From))
 		if err != nil {
-			return fmt.Errorf("reading %s of %s for %s: %w", f.Rel, a.Driver, a.Release, err)
+			return fmt.Errorf("reading %s of %s for %s: %w", f.From, a.Driver, a.Release, err)
 		}
 		f.SHA256, f.Size = sum, size
 		bytes += uint64(size)
@@ -87,7 +112,7 @@ func (a *PutTree) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 		total += f.Size
 	}
 	for _, f := range a.Files {
-		if err := copyFile(n, path.Join(a.Source, f.Rel), path.Join(a.dest(), f.Rel), 0o644, labelModule); err != nil {
+		if err := copyModule(n, path.Join(a.Source, f.From), path.Join(a.dest(), f.Rel)); err != nil {
 			return err
 		}
 		if sum, _, err := hashFile(n, path.Join(a.dest(), f.Rel)); err != nil || sum != f.SHA256 {
@@ -152,7 +177,7 @@ func (a *PutTree) filesThere(n *hostops.Node) bool {
 		sum := f.SHA256
 		if sum == "" {
 			var err error
-			if sum, _, err = hashFile(n, path.Join(a.Source, f.Rel)); err != nil {
+			if sum, _, err = hashModule(n, path.Join(a.Source, f.From)); err != nil {
 				return false
 			}
 		}
@@ -199,16 +224,32 @@ func settleRelease(ctx context.Context, n *hostops.Node, state, rel, osDir strin
 	return nil
 }
 
-// moduleNames are the modules a driver has in a release of the tree.
-func moduleNames(files []TreeFile) []string {
-	var out []string
-	for _, f := range files {
-		if module.IsModuleFile(f.Rel) {
-			out = append(out, module.NameOf(f.Rel))
-		}
+// hashModule is the SHA-256 and size of a module, unpacked.
+func hashModule(n *hostops.Node, p string) (string, int64, error) {
+	f, err := n.Open(p)
+	if err != nil {
+		return "", 0, err
 	}
-	sort.Strings(out)
-	return out
+	defer f.Close()
+	r, _, err := module.Decompress(f)
+	if err != nil {
+		return "", 0, err
+	}
+	return hashReader(r)
+}
+
+// copyModule copies a module, unpacked: not every modprobe reads every packing.
+func copyModule(n *hostops.Node, from, to string) error {
+	f, err := n.Open(from)
+	if err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	defer f.Close()
+	r, _, err := module.Decompress(f)
+	if err != nil {
+		return fmt.Errorf("unpacking %s: %w", from, err)
+	}
+	return putFile(n, r, to, 0o644, labelModule)
 }
 
 func errOr(err error, text string) error {

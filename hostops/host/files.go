@@ -36,8 +36,12 @@ func hashFile(n *hostops.Node, p string) (string, int64, error) {
 		return "", 0, err
 	}
 	defer f.Close()
+	return hashReader(f)
+}
+
+func hashReader(r io.Reader) (string, int64, error) {
 	h := sha256.New()
-	size, err := io.Copy(h, f)
+	size, err := io.Copy(h, r)
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
@@ -46,27 +50,32 @@ func hashBytes(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// copyFile streams from to to: a temporary file beside it, synced, renamed.
-// Memory stays flat whatever the size; on any error the old content stays.
-func copyFile(n *hostops.Node, from, to string, perm os.FileMode, label string) (err error) {
+// copyFile copies from to to, as putFile does.
+func copyFile(n *hostops.Node, from, to string, perm os.FileMode, label string) error {
 	src, err := n.Open(from)
 	if err != nil {
 		return fmt.Errorf("copying %s: %w", from, err)
 	}
 	defer src.Close()
+	return putFile(n, src, to, perm, label)
+}
+
+// putFile streams src to to: a temporary file beside it, synced, renamed.
+// Memory stays flat whatever the size; on any error the old content stays.
+func putFile(n *hostops.Node, src io.Reader, to string, perm os.FileMode, label string) (err error) {
 	dir := n.Path(path.Dir(to))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", path.Dir(to), err)
 	}
 	tmp, err := os.CreateTemp(dir, ".fitout-*.tmp")
 	if err != nil {
-		return fmt.Errorf("copying to %s: %w", to, err)
+		return fmt.Errorf("writing %s: %w", to, err)
 	}
 	defer func() {
 		if err != nil {
 			_ = tmp.Close()
 			_ = os.Remove(tmp.Name())
-			err = fmt.Errorf("copying %s to %s: %w", from, to, err)
+			err = fmt.Errorf("writing %s: %w", to, err)
 		}
 	}()
 	if _, err = io.Copy(tmp, src); err != nil {

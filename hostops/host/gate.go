@@ -157,10 +157,10 @@ func covered(n *hostops.Node, state string, records []Kept, driver string, load 
 			names[module.NameOf(f.Path)] = true
 		}
 	}
-	for _, m := range load {
-		if !names[module.Normalize(m)] {
-			return fmt.Errorf("the build for %s lacks module %s", rel, m)
-		}
+	// What else a build needs may be the OS's own there; the driver proper is
+	// the last to load.
+	if len(load) > 0 && !names[module.Normalize(load[len(load)-1])] {
+		return fmt.Errorf("the build for %s lacks module %s", rel, load[len(load)-1])
 	}
 	return indexed(n, dir, driver, rel)
 }
@@ -195,8 +195,10 @@ func AddBuild(ctx context.Context, n *hostops.Node, state, driver string, k Kern
 		return fmt.Errorf("adding a build of %s: %w", driver, err)
 	}
 	a := &PutTree{State: state, Driver: driver, Release: k.Release, Source: b.Dir, OSDir: k.Dir}
-	for _, m := range b.Modules {
-		a.Files = append(a.Files, TreeFile{Rel: m})
+	a.Files = treeFiles(n, b)
+	b.Modules = nil
+	for _, f := range a.Files {
+		b.Modules = append(b.Modules, f.Rel)
 	}
 	if err := a.Prepare(ctx, n); err != nil {
 		return err

@@ -64,18 +64,3 @@ func Hook(ctx context.Context, n *hostops.Node, args []string, build func(contex
 	}
 	return fmt.Errorf("hook: stage %q is not known", args[0])
 }
-
-// Actions makes an empty action of each kind in this package, for reading a
-// plan back.
-func Actions() []func() hostops.Action {
-	return []func() hostops.Action{
-		func() hostops.Action { return &InstallBinary{} },
-		func() hostops.Action { return &PutTree{} },
-		func() hostops.Action { return &PutFirmware{} },
-		func() hostops.Action { return &WriteFiles{} },
-		func() hostops.Action { return &PutHook{} },
-		func() hostops.Action { return &Keep{} },
-		func() hostops.Action { return &TakeOut{} },
-		func() hostops.Action { return &Purge{} },
-	}
-}

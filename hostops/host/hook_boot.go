@@ -215,7 +215,7 @@ func matchesAny(aliases map[string][]string, modalias string) bool {
 // loadKept loads a driver's modules in order, by the road modprobe takes at
 // coldplug, and looks whether the kernel has them.
 func loadKept(ctx context.Context, n *hostops.Node, state string, d Driver, rel string) error {
-	for _, m := range d.Load {
+	for _, m := range ownModules(d) {
 		if n.Exists("/sys/module/" + module.Normalize(m) + "/initstate") {
 			continue
 		}

@@ -70,7 +70,8 @@ type Driver struct {
 	Digest  string
 	// Builds are the staged trees, one a kernel release.
 	Builds map[string]Build
-	// Load is the order to load in; Parameters per module.
+	// Load is the order to load in, the driver proper last; modules of it that
+	// no build brings are the OS's own. Parameters per module.
 	Load       []string
 	Parameters map[string][]string
 	// Aliases are the modalias patterns of Load's modules.
@@ -80,6 +81,9 @@ type Driver struct {
 	// OnMissing is "stop" or "continue".
 	OnMissing string
 	Devices   []string // "8086:10d3", for messages
+	// SoftPre and SoftPost are soft dependencies per module, as far as they are
+	// known before the files are on the node; what the files say is added.
+	SoftPre, SoftPost map[string][]string `json:",omitempty"`
 	// Early says that it is needed before the real root's first services (a
 	// disk, the boot network): loaded in the earliest stage that can.
 	Early bool `json:",omitempty"`
@@ -89,7 +93,8 @@ type Driver struct {
 type Build struct {
 	Release string
 	// Dir is the node path of the directory that holds the module files
-	// (store or stage); Modules are paths relative to it, uncompressed.
+	// (store or stage); Modules are paths relative to it. They need not be
+	// there before the actions run. In the tree they lie flat and unpacked.
 	Dir     string
 	Modules []string
 	// FirmwareDir is the node path of its firmware, "" for none; Firmware are

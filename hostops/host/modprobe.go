@@ -25,13 +25,14 @@ type modinfo struct {
 func confText(l Layout, d Driver, m modinfo) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made by fitout for driver %s %s. `fitout remove %s` takes it away.\n", d.Name, d.Version, d.Name)
-	for _, mod := range d.Load {
+	load := ownModules(d)
+	for _, mod := range load {
 		for _, a := range sortedUnique(m.aliases[mod]) {
 			fmt.Fprintf(&b, "alias %s %s\n", a, mod)
 		}
 	}
 	own := map[string]bool{}
-	for _, mod := range d.Load {
+	for _, mod := range load {
 		own[module.Normalize(mod)] = true
 	}
 	var instead []string
@@ -40,11 +41,8 @@ func confText(l Layout, d Driver, m modinfo) string {
 			instead = append(instead, r)
 		}
 	}
-	main := ""
-	if len(d.Load) > 0 {
-		main = d.Load[len(d.Load)-1]
-	}
-	for _, mod := range d.Load {
+	main := load[len(load)-1]
+	for _, mod := range load {
 		var other []string
 		if mod == main {
 			other = instead
@@ -55,7 +53,7 @@ func confText(l Layout, d Driver, m modinfo) string {
 	for _, r := range instead {
 		fmt.Fprintf(&b, "install %s %s && /sbin/modprobe -q %s; exec /sbin/modprobe --ignore-install %s $CMDLINE_OPTS\n", r, haveBuild(l, d), main, r)
 	}
-	for _, mod := range d.Load {
+	for _, mod := range load {
 		if line := softdep(mod, m.pre[mod], m.post[mod]); line != "" {
 			b.WriteString(line + "\n")
 		}

@@ -62,8 +62,8 @@ func (h *Host) keep(d Driver, when, where string) ([]hostops.Action, error) {
 	if err := h.allowed(when, where); err != nil {
 		return nil, err
 	}
-	if len(d.Builds) == 0 || len(d.Load) == 0 {
-		return nil, fmt.Errorf("driver %s has no build to keep", d.Name)
+	if len(d.Builds) == 0 || len(ownModules(d)) == 0 {
+		return nil, fmt.Errorf("driver %s has no build to keep: none of its builds brings a module of %v", d.Name, d.Load)
 	}
 	gate := when == "persist"
 	info, err := h.readBuilds(d)
@@ -117,6 +117,12 @@ func (h *Host) record(d Driver, info modinfo, when, where string, texts []TextFi
 	a := &Keep{State: state}
 	for rel, b := range d.Builds {
 		dir := path.Join(h.layout.releaseDir(rel), "updates", d.Name)
+		flat := b
+		flat.Modules = nil
+		for _, f := range treeFiles(h.n, b) {
+			flat.Modules = append(flat.Modules, f.Rel)
+		}
+		b = flat
 		b.Dir = dir
 		if b.FirmwareDir != "" {
 			b.FirmwareDir = firmwareDir(state)
@@ -127,7 +133,8 @@ func (h *Host) record(d Driver, info modinfo, when, where string, texts []TextFi
 	}
 	sort.Strings(a.Dirs)
 	k.Firmware = sortedUnique(k.Firmware)
-	k.Driver.Aliases = info.aliases
+	k.Driver.Load = ownModules(d)
+	k.Driver.Aliases, k.Driver.SoftPre, k.Driver.SoftPost = info.aliases, info.pre, info.post
 	a.Kept = k
 	return a
 }
@@ -148,13 +155,7 @@ func (h *Host) treeActions(d Driver) []hostops.Action {
 	for _, rel := range releases(d) {
 		b := d.Builds[rel]
 		a := &PutTree{State: h.layout.State, Driver: d.Name, Release: rel, Source: b.Dir, OSDir: h.osDir(rel)}
-		for _, m := range b.Modules {
-			f := TreeFile{Rel: m}
-			if st, err := h.n.Stat(path.Join(b.Dir, m)); err == nil {
-				f.Size = st.Size()
-			}
-			a.Files = append(a.Files, f)
-		}
+		a.Files = treeFiles(h.n, b)
 		out = append(out, a)
 	}
 	return out
@@ -182,38 +183,52 @@ func (h *Host) osDir(rel string) string {
 	return moduleDir(h.n, "/", rel)
 }
 
-// readBuilds reads what modprobe has to know from the modules themselves.
+// ownModules are the modules of Load that the driver brings itself.
+func ownModules(d Driver) []string {
+	brought := map[string]bool{}
+	for _, b := range d.Builds {
+		for _, file := range b.Modules {
+			brought[module.NameOf(file)] = true
+		}
+	}
+	var out []string
+	for _, m := range d.Load {
+		if brought[module.Normalize(m)] {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// readBuilds gathers what modprobe has to know: what the caller says, and what
+// the modules say themselves where they are on the node already.
 func (h *Host) readBuilds(d Driver) (modinfo, error) {
 	out := modinfo{aliases: map[string][]string{}, pre: map[string][]string{}, post: map[string][]string{}}
 	loaded := map[string]string{}
-	for _, m := range d.Load {
+	for _, m := range ownModules(d) {
 		loaded[module.Normalize(m)] = m
 	}
+	add := func(name string, aliases, pre, post []string) {
+		if m := loaded[module.Normalize(name)]; m != "" {
+			out.aliases[m] = append(out.aliases[m], aliases...)
+			out.pre[m] = append(out.pre[m], pre...)
+			out.post[m] = append(out.post[m], post...)
+		}
+	}
+	for name := range loaded {
+		add(name, d.Aliases[loaded[name]], d.SoftPre[loaded[name]], d.SoftPost[loaded[name]])
+	}
 	for _, rel := range releases(d) {
-		found := map[string]bool{}
 		for _, file := range d.Builds[rel].Modules {
-			info, err := readModule(h.n, path.Join(d.Builds[rel].Dir, file))
+			p := path.Join(d.Builds[rel].Dir, file)
+			if !h.n.Exists(p) {
+				continue
+			}
+			info, err := readModule(h.n, p)
 			if err != nil {
 				return out, err
 			}
-			name := loaded[module.NameOf(file)]
-			if name == "" {
-				continue
-			}
-			found[name] = true
-			out.aliases[name] = append(out.aliases[name], info.Aliases...)
-			out.pre[name] = append(out.pre[name], info.SoftPre...)
-			out.post[name] = append(out.post[name], info.SoftPost...)
-		}
-		for _, m := range d.Load {
-			if !found[m] {
-				return out, fmt.Errorf("the build of %s for %s has no module %s", d.Name, rel, m)
-			}
-		}
-	}
-	for name, extra := range d.Aliases {
-		if n := loaded[module.Normalize(name)]; n != "" {
-			out.aliases[n] = append(out.aliases[n], extra...)
+			add(module.NameOf(file), info.Aliases, info.SoftPre, info.SoftPost)
 		}
 	}
 	for name, list := range out.aliases {
