@@ -95,7 +95,8 @@ type Key struct {
 type Refusal struct {
 	Module string
 	Path   string
-	// Errno is the name ("EKEYREJECTED").
+	// Errno is the name ("EKEYREJECTED"), "" when the call did not come back
+	// with one: it crashed, hung or was not made.
 	Errno string
 	// Code is the finding's stable code ("unsigned", "symbol-crc").
 	Code string
@@ -107,12 +108,19 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	s := "loading " + r.Module + ": kernel refused it (" + r.Errno + "): " + r.Cause
+	s := "loading " + r.Module + ": "
+	if r.Errno != "" {
+		s += "kernel refused it (" + r.Errno + "): "
+	}
+	s += r.Cause
 	if r.Cure != "" {
 		s += "; " + r.Cure
 	}
 	return s
 }
+
+// Hung says that the kernel is left in a state that only a reboot clears.
+func (r *Refusal) Hung() bool { return r.Code == "init-hung" || r.Code == "init-crashed" }
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
