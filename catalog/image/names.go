@@ -10,7 +10,7 @@ import (
 // long are refused: an image has no use for them.
 func cleanName(name string, lim Limits) (string, error) {
 	if len(name) > lim.Name {
-		return "", fail(Limit, "the entry %q… has a name of %d bytes; %d are allowed (limit name)", name[:64], len(name), lim.Name)
+		return "", fail(Limit, "the entry %q… has a name of %d bytes; %d are allowed (limit name)", name[:min(64, lim.Name)], len(name), lim.Name)
 	}
 	if strings.ContainsRune(name, 0) {
 		return "", fail(Hostile, "the entry %q has a NUL in its name", name)
