@@ -53,7 +53,7 @@ func (r GateResult) record(ctx context.Context, n *hostops.Node, state string) {
 		_ = n.Remove(p)
 		pruneDirs(n, path.Dir(p), state)
 		if r.Loud != "" {
-			shout(ctx, n, r.Sentence())
+			shout(ctx, n, "fitout: "+r.Sentence())
 		}
 	} else {
 		b := Blocked{GateResult: r, Since: n.Now().UTC(), Checked: n.Now().UTC(), Retryable: true}
@@ -65,7 +65,7 @@ func (r GateResult) record(ctx context.Context, n *hostops.Node, state string) {
 		if err := writeRecord(n, p, b); err != nil {
 			n.Log.Warn("the refusal could not be recorded", "err", err)
 		}
-		shout(ctx, n, r.Sentence())
+		shout(ctx, n, "fitout: "+r.Sentence())
 	}
 	writeMotd(n, state)
 }
@@ -98,7 +98,7 @@ func ClearBlocked(n *hostops.Node, state string) int {
 func writeMotd(n *hostops.Node, state string) {
 	var lines []string
 	for _, b := range ReadBlocked(n, state) {
-		lines = append(lines, fmt.Sprintf("%s (checked %s, will be checked at the next attempt)", b.Sentence(), b.Checked.Format("2006-01-02 15:04")))
+		lines = append(lines, fmt.Sprintf("fitout: %s (checked %s, will be checked at the next attempt)", b.Sentence(), b.Checked.Format("2006-01-02 15:04")))
 	}
 	if r, err := ReadBoot(n, state); err == nil {
 		for _, d := range r.Drivers {

@@ -115,7 +115,7 @@ func (r GateResult) Sentence() string {
 	if r.Allow {
 		verb = "let through (" + r.Loud + ")"
 	}
-	fmt.Fprintf(&b, "fitout: kernel %s %s: ", r.Kernel, verb)
+	fmt.Fprintf(&b, "kernel %s %s: ", r.Kernel, verb)
 	for i, m := range r.Misses {
 		if i > 0 {
 			b.WriteString("; ")

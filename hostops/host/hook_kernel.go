@@ -97,5 +97,5 @@ func HookKernelPrerm(ctx context.Context, n *hostops.Node, state, release string
 	if useAllowance(n, state, release) {
 		return nil
 	}
-	return fmt.Errorf("fitout: %s is the last installed kernel that has every kept driver; install and keep another one first, or let it go once with `fitout allow %s` (%w)", release, release, ErrRefused)
+	return fmt.Errorf("%s is the last installed kernel that has every kept driver; install and keep another one first, or let it go once with `fitout allow %s` (%w)", release, release, ErrRefused)
 }

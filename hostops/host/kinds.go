@@ -2,11 +2,10 @@ package host
 
 import "fitout/hostops"
 
-// Kinds makes an empty action of each kind in this package, by its name, for
-// reading a plan or a journal back.
-func Kinds() map[string]func() hostops.Action {
-	out := map[string]func() hostops.Action{}
-	for _, make := range []func() hostops.Action{
+// Actions makes an empty action of each kind in this package, for reading a
+// plan or a journal back.
+func Actions() []func() hostops.Action {
+	return []func() hostops.Action{
 		func() hostops.Action { return &InstallBinary{} },
 		func() hostops.Action { return &PutTree{} },
 		func() hostops.Action { return &PutFirmware{} },
@@ -15,10 +14,7 @@ func Kinds() map[string]func() hostops.Action {
 		func() hostops.Action { return &Keep{} },
 		func() hostops.Action { return &TakeOut{} },
 		func() hostops.Action { return &Purge{} },
-	} {
-		out[make().Kind()] = make
 	}
-	return out
 }
 
 // GateState says whether the gate is armed (its files are there and something

@@ -1,0 +1,239 @@
+package host
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fitout/hostops"
+)
+
+// everyKeeper are the families that keep drivers, as nodes.
+func everyKeeper() map[string]map[string]string {
+	return map[string]map[string]string{
+		"debian": debianNode(), "ostree": ostreeNode(false), "elemental-v2": elemental2Node(), "harvester": harvesterNode(),
+		"generic": {"/etc/os-release": "ID=buildroot\n"},
+	}
+}
+
+func TestRemoveOfTheLastDriverLeavesNoTrace(t *testing.T) {
+	for name, files := range everyKeeper() {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, files)
+			f := family(t, n)
+			state := stateOf(t, n, f)
+			d, other := e100(t, n, kernelA, kernelB), dummy(t, n, "other", kernelA)
+			before := fingerprint(t, n)
+
+			for _, d := range []Driver{d, other} {
+				actions, err := f.Persist(d, "auto")
+				require.NoError(t, err)
+				apply(t, n, actions)
+				again, err := f.Persist(d, "auto")
+				require.NoError(t, err)
+				require.Empty(t, apply(t, n, again), "a second time nothing is to be done")
+			}
+			require.NoError(t, Covered(n, state, d, kernelB))
+
+			actions, err := f.Remove("intel-e100", false)
+			require.NoError(t, err)
+			apply(t, n, actions)
+			require.NoError(t, Covered(n, state, other, kernelA), "the other driver stays whole")
+			require.Error(t, Covered(n, state, d, kernelA))
+			require.False(t, n.Exists(f.Layout().releaseDir(kernelB)), "no driver is left for that kernel")
+
+			actions, err = f.Remove("other", true)
+			require.NoError(t, err)
+			apply(t, n, actions)
+			require.Equal(t, before, fingerprint(t, n))
+		})
+	}
+}
+
+func TestUndoAfterEveryStepRestoresTheNode(t *testing.T) {
+	for name, files := range everyKeeper() {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, files)
+			f := family(t, n)
+			stateOf(t, n, f)
+			d := e100(t, n, kernelA, kernelB)
+			before := fingerprint(t, n)
+			all, err := f.Persist(d, "auto")
+			require.NoError(t, err)
+			for cut := range all {
+				actions, err := f.Persist(d, "auto")
+				require.NoError(t, err)
+				done := apply(t, n, actions[:cut])
+				// The last one was prepared, and never ran.
+				require.NoError(t, actions[cut].Prepare(context.Background(), n))
+				undo(t, n, append(done, reread(t, actions[cut])))
+				require.Equal(t, before, fingerprint(t, n), "cut before step %d (%s)", cut, actions[cut].Kind())
+			}
+		})
+	}
+}
+
+func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
+	n := node(t, debianNode())
+	f := family(t, n)
+	stateOf(t, n, f)
+	d := dummy(t, n, "dummy", kernelA)
+	actions, err := f.Persist(d, "auto")
+	require.NoError(t, err)
+	apply(t, n, actions)
+	before := fingerprint(t, n)
+
+	other, err := os.ReadFile(filepath.Join(testModules, kernelB, "dummy.ko"))
+	if err != nil {
+		other, err = os.ReadFile(filepath.Join(testModules, kernelA, "mii.ko"))
+	}
+	require.NoError(t, err)
+	require.NoError(t, n.WriteFile("/run/store2/"+kernelA+"/dummy.ko", other, 0o644))
+	d.Version = "2"
+	actions, err = f.Persist(d, "auto")
+	require.NoError(t, err)
+	done := apply(t, n, actions)
+	require.NotEqual(t, before, fingerprint(t, n))
+	undo(t, n, done)
+	require.Equal(t, before, fingerprint(t, n))
+}
+
+func TestUndoOfRemoveBringsTheDriverBack(t *testing.T) {
+	n := node(t, debianNode())
+	f := family(t, n)
+	state := stateOf(t, n, f)
+	d := e100(t, n, kernelA)
+	actions, err := f.Persist(d, "auto")
+	require.NoError(t, err)
+	apply(t, n, actions)
+	before := fingerprint(t, n)
+	actions, err = f.Remove("intel-e100", true)
+	require.NoError(t, err)
+	done := apply(t, n, actions[:1])
+	require.NotEqual(t, before, fingerprint(t, n))
+	undo(t, n, done)
+	require.Equal(t, before, fingerprint(t, n))
+	require.NoError(t, Covered(n, state, d, kernelA))
+}
+
+func TestFileChangedSinceIsLeftAndReported(t *testing.T) {
+	n := node(t, debianNode())
+	f := family(t, n)
+	stateOf(t, n, f)
+	actions, err := f.Persist(e100(t, n, kernelA), "auto")
+	require.NoError(t, err)
+	apply(t, n, actions)
+	conf := "/etc/modprobe.d/fitout-intel-e100.conf"
+	require.NoError(t, n.WriteFile(conf, []byte("# mine now\n"), 0o644))
+
+	actions, err = f.Remove("intel-e100", true)
+	require.NoError(t, err)
+	out := &lines{}
+	require.NoError(t, actions[0].Prepare(context.Background(), n))
+	require.NoError(t, actions[0].Do(context.Background(), n, out))
+	require.Contains(t, strings.Join(out.text, "\n"), conf)
+	got, err := n.ReadString(conf)
+	require.NoError(t, err)
+	require.Equal(t, "# mine now", got)
+}
+
+func TestNameThatWouldLeaveItsDirectoryIsRefused(t *testing.T) {
+	n := node(t, debianNode())
+	for _, name := range []string{"", "../x", "A", "a/b", "a b", strings.Repeat("x", 64)} {
+		d := dummy(t, n, name, kernelA)
+		_, err := family(t, n).Persist(d, "auto")
+		require.ErrorContains(t, err, "driver name", "%q", name)
+	}
+}
+
+func TestNoRoomRefusesBeforeAnythingIsWritten(t *testing.T) {
+	n := node(t, debianNode())
+	before := fingerprint(t, n)
+	free, _, err := n.Free("/var/lib/fitout")
+	require.NoError(t, err)
+	err = needSpace(n, "/var/lib/fitout", free, 1, "free some")
+	var no *NoSpace
+	require.ErrorAs(t, err, &no)
+	require.Contains(t, err.Error(), "free on /var/lib/fitout; free some")
+	require.Equal(t, before, fingerprint(t, n))
+}
+
+func TestCompressedModuleIsUnpackedIntoTheTree(t *testing.T) {
+	n := node(t, debianNode())
+	rel := "6.12.117+deb12-amd64"
+	packed, err := filepath.Glob(filepath.Join(testModules, rel, "*.ko.xz"))
+	require.NoError(t, err)
+	require.NotEmpty(t, packed)
+	content, err := os.ReadFile(packed[0])
+	require.NoError(t, err)
+	name := strings.TrimSuffix(filepath.Base(packed[0]), ".ko.xz")
+	require.NoError(t, n.WriteFile("/run/store/x/"+name+".ko.xz", content, 0o644))
+	f := family(t, n)
+	actions, err := f.AtBoot(Driver{Name: "packed", Load: []string{name}, Builds: map[string]Build{rel: {Release: rel, Dir: "/run/store/x", Modules: []string{name + ".ko.xz"}}}})
+	require.NoError(t, err)
+	apply(t, n, actions)
+	got, err := n.ReadFile(f.Layout().releaseDir(rel) + "/updates/packed/" + name + ".ko")
+	require.NoError(t, err)
+	require.Equal(t, "\x7fELF", string(got[:4]))
+}
+
+// TestRealDepmodIndexesTheSideTree runs the machine's own depmod and modprobe
+// on a tree whose kernel directory is elsewhere, as a staged deployment's is.
+func TestRealDepmodIndexesTheSideTree(t *testing.T) {
+	for _, tool := range []string{"depmod", "modprobe"} {
+		_, err := exec.LookPath("/usr/sbin/" + tool)
+		require.NoError(t, err, "kmod is needed")
+	}
+	dir := t.TempDir()
+	n := hostops.Live(nil)
+	osDir := dir + "/deploy/usr/lib/modules/" + kernelA
+	for p, content := range kernel(dir+"/deploy/usr/lib/modules", kernelA) {
+		require.NoError(t, n.WriteFile(p, []byte(content), 0o644))
+	}
+	mii, err := os.ReadFile(filepath.Join(testModules, kernelA, "mii.ko"))
+	require.NoError(t, err)
+	require.NoError(t, n.WriteFile(osDir+"/kernel/drivers/net/mii.ko", mii, 0o644))
+	a := &PutTree{State: dir + "/state", Driver: "e100", Release: kernelA, OSDir: osDir, Source: testModules + "/" + kernelA,
+		Files: []TreeFile{{From: "e100.ko", Rel: "e100.ko"}}}
+	a.Source, err = filepath.Abs(a.Source)
+	require.NoError(t, err)
+	require.NoError(t, n.MkdirAll(dir+"/state", 0o755))
+	apply(t, n, []hostops.Action{a})
+
+	dep, err := os.ReadFile(a.releaseDir() + "/modules.dep")
+	require.NoError(t, err)
+	require.Contains(t, string(dep), "updates/e100/e100.ko: kernel/drivers/net/mii.ko")
+	link, err := os.Readlink(a.releaseDir() + "/kernel")
+	require.NoError(t, err)
+	require.Equal(t, "/usr/lib/modules/"+kernelA+"/kernel", link, "where the modules will be when it runs")
+	out, err := exec.Command("/usr/sbin/modprobe", "-d", dir+"/state/tree", "-S", kernelA, "-C", "/nonexistent", "--resolve-alias", "pci:v00008086d00001229sv00000000sd00000000bc02sc00i00").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, "e100\n", string(out))
+}
+
+func TestDepmodThatIndexesNothingIsFound(t *testing.T) {
+	n := hostops.Live(nil)
+	n.Exec = silent{}
+	dir := t.TempDir()
+	require.NoError(t, n.WriteFile(dir+"/tree/lib/modules/k/updates/d/x.ko", []byte("x"), 0o644))
+	require.NoError(t, n.WriteFile(dir+"/tree/lib/modules/k/modules.dep", nil, 0o644))
+	err := Reindex(context.Background(), n, dir, "k", "")
+	var ni *NotIndexed
+	require.ErrorAs(t, err, &ni)
+	require.Equal(t, "updates/d/x.ko", ni.Module)
+	require.Contains(t, err.Error(), "Read-only file system")
+}
+
+// silent is a depmod that prints an error and exits 0, as the real one does on
+// a read-only /lib/modules.
+type silent struct{}
+
+func (silent) Run(context.Context, ...string) ([]byte, error) {
+	return []byte("depmod: ERROR: openat(modules.dep): Read-only file system"), nil
+}
+func (silent) Look(string) bool { return true }
