@@ -66,7 +66,8 @@ func scalar(n *yaml.Node, v reflect.Value, bad complain) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if n.Tag != "!!str" {
+		// A day is text for every format here, whatever YAML makes of it.
+		if n.Tag != "!!str" && n.Tag != "!!timestamp" {
 			bad("must be text: write it in quotes, %q", n.Value)
 			return
 		}

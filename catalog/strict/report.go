@@ -76,17 +76,28 @@ func (r *Report) Has(path ...any) bool {
 	return at == pathText(path)
 }
 
-// find returns the node at path, or the last one on the way, and its path.
 func (r *Report) find(path []any) (*yaml.Node, string) {
-	n := r.root
+	n, depth := walk(r.root, path)
+	return n, pathText(path[:depth])
+}
+
+// Find returns the node at path below a document's root, or the last one on the
+// way to it.
+func Find(root *yaml.Node, path []any) *yaml.Node {
+	n, _ := walk(root, path)
+	return n
+}
+
+// walk returns the last node on the way of path, and how many steps lead to it.
+func walk(n *yaml.Node, path []any) (*yaml.Node, int) {
 	for i, step := range path {
 		next := child(n, step)
 		if next == nil {
-			return n, pathText(path[:i])
+			return n, i
 		}
 		n = next
 	}
-	return n, pathText(path)
+	return n, len(path)
 }
 
 func child(n *yaml.Node, step any) *yaml.Node {
