@@ -10,6 +10,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
@@ -48,6 +49,9 @@ WARRANTY; without even the implied warranty of MERCHANTABILITY or FITNESS FOR A
 PARTICULAR PURPOSE. See the GNU General Public License for more details.
 `
 
+// LicenceDigest names the text of [Licence] in an answers file.
+func LicenceDigest() string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(Licence))) }
+
 // built is the time of every file, so that an image's digest depends on its
 // content alone.
 var built = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -60,6 +64,9 @@ type Spec struct {
 	// modules that it has for each.
 	Kernels []debian.Kernel
 	Modules []string
+	// As names another release as the directory of a kernel's modules: a
+	// mislabelled image.
+	As map[string]string
 	// Change may replace a module's bytes (to break it).
 	Change func(kernel, module string, data []byte) ([]byte, error)
 	// Firmware files, by path below /firmware.
@@ -195,7 +202,11 @@ func (s Spec) kernel(k debian.Kernel) (tree, error) {
 	if out, err := depmod(tmp, k.Release); err != nil {
 		return nil, fmt.Errorf("running depmod: %w: %s", err, out)
 	}
-	return collect(dir, s.Dir+"/"+k.Release)
+	name := k.Release
+	if other := s.As[name]; other != "" {
+		name = other
+	}
+	return collect(dir, s.Dir+"/"+name)
 }
 
 func depmod(root, release string) ([]byte, error) {

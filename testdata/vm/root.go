@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"fitout/testdata/vm/debian"
 )
@@ -79,9 +81,35 @@ func buildRoot(spec rootSpec) (string, error) {
 		if err := spec.stage(stage); err != nil {
 			return fmt.Errorf("putting the machine's root together: %w", err)
 		}
+		prune(dir)
 		return squash(stage, tmp)
 	})
+	if err == nil {
+		now := time.Now()
+		os.Chtimes(image, now, now) // for prune
+	}
 	return image, err
+}
+
+// keptRoots is how many root file systems the cache holds, each of some 170 MB.
+const keptRoots = 12
+
+// prune deletes the root file systems that were not used for longest, and none
+// that was used within the last day: a machine may be running from it.
+func prune(dir string) {
+	roots, _ := filepath.Glob(filepath.Join(dir, "root-*.squashfs"))
+	age := map[string]time.Duration{}
+	for _, r := range roots {
+		if st, err := os.Stat(r); err == nil {
+			age[r] = time.Since(st.ModTime())
+		}
+	}
+	slices.SortFunc(roots, func(a, b string) int { return cmp.Compare(age[a], age[b]) })
+	for i, r := range roots {
+		if i >= keptRoots && age[r] > 24*time.Hour {
+			os.Remove(r)
+		}
+	}
 }
 
 // once makes the cached file by calling build with a temporary name, unless it
