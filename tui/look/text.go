@@ -131,23 +131,6 @@ func ASCII(text string) string {
 	return b.String()
 }
 
-// Bytes is an amount in the unit a person reads ("412 MB").
-func Bytes(n int64) string {
-	switch {
-	case n <= 0:
-		return "0 B"
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 1000*1000:
-		return fmt.Sprintf("%d kB", (n+500)/1000)
-	case n < 10*1000*1000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n < 10*1000*1000*1000:
-		return fmt.Sprintf("%d MB", (n+500_000)/1_000_000)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-}
-
 // Clock is a span as minutes and seconds ("02:14"), with hours when needed.
 func Clock(d time.Duration) string {
 	s := int(d.Seconds())

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
 
 	"fitout/tui/term"
@@ -113,3 +114,6 @@ func (t *Theme) Paint(r Role, text string) string {
 	}
 	return st.Render(text)
 }
+
+// Focus draws the line the cursor is on; colours inside it give way.
+func (t *Theme) Focus(line string) string { return t.Paint(Cursor, ansi.Strip(line)) }

@@ -1,0 +1,144 @@
+package pages
+
+import (
+	"fmt"
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"fitout/tui/choice"
+	"fitout/tui/look"
+)
+
+// When asks when a driver is loaded, whether it is kept, and what an OS upgrade
+// does when the new kernel has none. What is impossible here is shown with the
+// reason.
+type When struct {
+	*Common
+	q    choice.Question
+	list List
+}
+
+// NewWhen is the page for q.Kind.
+func NewWhen(c *Common, q choice.Question) *When {
+	p := &When{Common: c, q: q}
+	for i, o := range p.options() {
+		if (p.kind().When == "" && o.Recommended) || (o.When == p.kind().When && o.Impossible == "") {
+			p.list.Cur = i
+			break
+		}
+	}
+	return p
+}
+
+func (p *When) kind() *choice.Kind           { return &p.Choices.Kinds[p.q.Kind] }
+func (p *When) options() []choice.WhenOption { return p.Choices.WhenOptions(p.q.Kind) }
+func (p *When) Appear() tea.Cmd              { return nil }
+func (p *When) Typing() bool                 { return false }
+
+func (p *When) Title() string {
+	if p.q.Of > 1 {
+		return fmt.Sprintf("5/7 When (%d of %d)", p.q.Nth, p.q.Of)
+	}
+	return "5/7 When"
+}
+
+func (p *When) Update(msg tea.Msg) tea.Cmd {
+	k, ok := msg.(tea.KeyMsg)
+	if !ok {
+		return nil
+	}
+	opts := p.options()
+	if d := digit(k); d >= 1 && d <= len(opts) {
+		p.list.Cur = d - 1
+		return nil
+	}
+	if letter(k) == 'o' {
+		if p.kind().OnMissing == "continue" {
+			p.kind().OnMissing = "stop"
+		} else {
+			p.kind().OnMissing = "continue"
+		}
+		return nil
+	}
+	if p.list.Move(Means(k), len(opts), len(opts)) {
+		return nil
+	}
+	switch Means(k) {
+	case Go, Select:
+		o := opts[p.list.Cur]
+		if o.Impossible != "" {
+			return notice("Not possible here: " + o.Impossible)
+		}
+		p.kind().When = o.When
+		return next(p.Common, p.q)
+	case Back:
+		return send(Pop{})
+	}
+	return nil
+}
+
+// Body draws the ways and what an upgrade does.
+func (p *When) Body(w, h int) []string {
+	k := p.Choices.Survey.Kinds[p.q.Kind]
+	head := look.Cut(fmt.Sprintf("%s for %dx %s", look.Line(p.kind().Chosen().Name()), len(k.Devices), look.Line(k.Name)), w)
+	var list, small, against []string
+	for i, o := range p.options() {
+		text := fmt.Sprintf("%d %s", i+1, o.Title)
+		mark := "  "
+		switch {
+		case o.Recommended:
+			text += "   " + p.Theme.Marks.Recommended + " recommended"
+		case o.Impossible != "":
+			text += "   NOT POSSIBLE"
+			against = append(against, look.Wrap(fmt.Sprintf("%d is not possible here: %s", i+1, o.Impossible), w)...)
+		}
+		if i == p.list.Cur {
+			mark, text = p.Theme.Paint(look.Cursor, p.Theme.Marks.Cursor)+" ", p.Theme.Focus(text)
+		}
+		list = append(list, mark+text)
+		small = append(small, mark+text, p.Theme.Paint(look.Faint, "    "+o.Means))
+	}
+	upgrade := p.upgrade(w)
+	rows := list
+	if len(small)+len(upgrade)+len(against)+4 <= h {
+		rows = small
+	}
+	return look.Fit(h,
+		look.Block{Lines: []string{head}, Keep: look.Info},
+		look.Block{Lines: rows, Keep: look.Need},
+		look.Block{Lines: upgrade, Keep: look.Detail},
+		look.Block{Lines: against, Keep: look.Hint})
+}
+
+// upgrade says what an OS upgrade will do, for ways that keep the driver.
+func (p *When) upgrade(w int) []string {
+	var kept bool
+	for _, o := range p.options() {
+		kept = kept || (strings.Contains(string(o.When), "persist") && o.Impossible == "")
+	}
+	if !kept {
+		return nil
+	}
+	lines := []string{"When an OS upgrade brings a kernel without this driver (o changes it):"}
+	if p.kind().OnMissing == "continue" {
+		lines = append(lines, "  go on: the upgrade is done, and the device may be without a driver")
+	} else {
+		lines = append(lines, "  stop: the upgrade is held up and says why")
+		if g := string(p.Choices.Survey.Host.Gate); g == "none" || g == "advisory" {
+			lines = append(lines, look.Cut("  this system can only warn, not stop (gate: "+g+")", w))
+		}
+	}
+	return lines
+}
+
+func (p *When) Keys() []look.Key {
+	return []look.Key{{Keys: "Up/Down or 1-5", Does: "choose"}, {Keys: "o", Does: "on missing module"}, {Keys: "Enter", Does: "next"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
+}
+
+func (p *When) Help() []string {
+	return []string{
+		"When the driver is loaded and whether it stays. Keeping it over OS upgrades uses the host system's own hook: at every upgrade the new kernel is checked for a build of the driver.",
+		"o changes what happens when there is none: stop the upgrade, or go on without the driver.",
+	}
+}
