@@ -153,7 +153,9 @@ func zeros(t *testing.T, n int64, opts ...zstd.EOption) testLayer {
 	return testLayer{packed: packed.Bytes(), media: types.OCILayerZStd, plain: nil}
 }
 
-type multi struct{ a, b interface{ Write([]byte) (int, error) } }
+type multi struct {
+	a, b interface{ Write([]byte) (int, error) }
+}
 
 func (m multi) Write(p []byte) (int, error) {
 	m.b.Write(p)

@@ -128,8 +128,8 @@ func countPrefix(tags []string, prefix string) int {
 }
 
 // Nearest gives up to n tags that come nearest to a missing one: those with
-// the longest common beginning, among equals with the longest common end, the
-// newest version first. It is for telling a person; none is a replacement.
+// the longest common beginning and end, among equals the longest beginning,
+// then the newest version. It is for telling a person; none is a replacement.
 func Nearest(want string, tags []string, n int) []string {
 	type scored struct {
 		tag        string
@@ -146,6 +146,9 @@ func Nearest(want string, tags []string, n int) []string {
 		a, b := list[i], list[j]
 		if sa, sb := min(a.head+a.tail, len(want)), min(b.head+b.tail, len(want)); sa != sb {
 			return sa > sb
+		}
+		if a.head != b.head {
+			return a.head > b.head
 		}
 		return versionLess(b.tag, a.tag)
 	})

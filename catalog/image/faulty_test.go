@@ -1,0 +1,173 @@
+package image
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/require"
+)
+
+// faulty is go-containerregistry's registry behind a handler that a test makes
+// misbehave. It counts requests and remembers what was sent.
+type faulty struct {
+	*httptest.Server
+	t     testing.TB
+	inner http.Handler
+
+	mu sync.Mutex
+	// before may answer a request itself (true) instead of the registry.
+	before   func(w http.ResponseWriter, r *http.Request) bool
+	requests []*http.Request
+}
+
+func newRegistry(t testing.TB, tls bool) *faulty {
+	f := &faulty{t: t, inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
+	if f.Server = httptest.NewUnstartedServer(f); tls {
+		f.Config.ErrorLog = log.New(io.Discard, "", 0)
+		f.StartTLS()
+	} else {
+		f.Start()
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests = append(f.requests, r.Clone(r.Context()))
+	before := f.before
+	f.mu.Unlock()
+	if before == nil || !before(w, r) {
+		f.inner.ServeHTTP(w, r)
+	}
+}
+
+func (f *faulty) misbehave(how func(w http.ResponseWriter, r *http.Request) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.requests = how, nil
+}
+
+func (f *faulty) host() string { return strings.TrimPrefix(strings.TrimPrefix(f.URL, "https://"), "http://") }
+
+// push stores an image past all faults.
+func (f *faulty) push(repo string, img v1.Image) string {
+	f.misbehave(nil)
+	ref, err := name.ParseReference(f.host() + "/" + repo)
+	require.NoError(f.t, err)
+	require.NoError(f.t, remote.Write(ref, img, remote.WithTransport(f.Client().Transport)))
+	f.misbehave(nil)
+	return f.host() + "/" + repo
+}
+
+// root is a node that trusts the registry; files are added to it by path.
+func (f *faulty) root(files map[string]string) string {
+	root := f.t.TempDir()
+	if c := f.Certificate(); c != nil {
+		write(f.t, root, "etc/containers/certs.d/"+f.host()+"/ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})))
+	}
+	for name, text := range files {
+		write(f.t, root, name, text)
+	}
+	return root
+}
+
+func write(t testing.TB, root, name, text string) {
+	p := filepath.Join(root, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+	require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
+}
+
+// login writes a credential file.
+func login(host, user, password string) string {
+	return fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+}
+
+const (
+	secretUser     = "u1"
+	secretPassword = "S3cret/+=x"
+)
+
+// basicAuth wants the login of secretUser.
+func basicAuth(w http.ResponseWriter, r *http.Request) bool {
+	if u, p, ok := r.BasicAuth(); ok && u == secretUser && p == secretPassword {
+		return false
+	}
+	w.Header().Set("WWW-Authenticate", `Negotiate, Basic realm="x"`)
+	w.Header().Add("WWW-Authenticate", `Basic realm="x"`)
+	w.WriteHeader(http.StatusUnauthorized)
+	return true
+}
+
+// tokens is a token server; each token serves uses requests.
+type tokens struct {
+	mu     sync.Mutex
+	uses   int
+	issued int
+	left   map[string]int
+	host   string
+}
+
+func (k *tokens) handle(w http.ResponseWriter, r *http.Request) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r.URL.Path == "/token" {
+		u, p, _ := r.BasicAuth()
+		if u != secretUser || p != secretPassword {
+			if r.FormValue("refresh_token") != "identity" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			}
+		}
+		k.issued++
+		t := fmt.Sprintf("eyJabc%d", k.issued)
+		k.left[t] = k.uses
+		json.NewEncoder(w).Encode(map[string]any{"token": t, "expires_in": 60})
+		return true
+	}
+	t := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if k.left[t] > 0 {
+		k.left[t]--
+		return false
+	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="https://%s/token",service="test",scope="repository:d:pull"`, k.host))
+	w.WriteHeader(http.StatusUnauthorized)
+	return true
+}
+
+// connectProxy is a proxy that tunnels every host to one address.
+func connectProxy(t testing.TB, to, answer string) (string, *[]string) {
+	var seen []string
+	var mu sync.Mutex
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen = append(seen, r.Host)
+		mu.Unlock()
+		if answer != "" {
+			http.Error(w, answer, http.StatusForbidden)
+			return
+		}
+		tunnel(t, w, to)
+	}))
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	u.User = url.UserPassword("proxyuser", secretPassword)
+	return u.String(), &seen
+}
