@@ -180,10 +180,8 @@ func give(ctx context.Context, n *hostops.Node, addr, driver string) error {
 
 // rebind restores a device's override and driver.
 func rebind(ctx context.Context, n *hostops.Node, b Binding) error {
-	if overrideOf(n, b.Address) != b.Override {
-		if err := setOverride(n, b.Address, b.Override); err != nil {
-			return err
-		}
+	if err := setOverride(n, b.Address, b.Override); err != nil {
+		return err
 	}
 	now := driverOf(n, b.Address)
 	if now == b.Driver {
@@ -214,10 +212,10 @@ func rebind(ctx context.Context, n *hostops.Node, b Binding) error {
 // setOverride writes driver_override; a newline alone clears it (kernel,
 // drivers/base/driver.c, driver_set_override).
 func setOverride(n *hostops.Node, addr, driver string) error {
+	if overrideOf(n, addr) == driver {
+		return nil
+	}
 	if driver == "" {
-		if overrideOf(n, addr) == "" {
-			return nil
-		}
 		driver = "\n"
 	}
 	return command(n, pciDevices+addr+"/driver_override", driver)
@@ -258,6 +256,9 @@ func (a *BindDevices) Undo(ctx context.Context, n *hostops.Node, out hostops.Sin
 	for _, b := range a.Before {
 		if b.Driver != "" && !n.Exists(pciDrivers+b.Driver) {
 			// Undoing the step that unloaded it brings driver and device back.
+			if err := setOverride(n, b.Address, b.Override); err != nil {
+				failed = append(failed, err)
+			}
 			out.Line(fmt.Sprintf("%s stays as it is until %s is loaded again", b.Address, b.Driver))
 			continue
 		}

@@ -81,13 +81,14 @@ func (a *LoadModules) identify(n *hostops.Node) error {
 	return nil
 }
 
-// is says that a loaded module is this build. Without any mark in the file or
-// in sysfs the name has to do.
+// is says that a loaded module is this build. The kernel shows srcversion of
+// every module that has one; Debian's in-tree modules have none, they are told
+// by build id. Where neither is there the name has to do.
 func (f *LoadFile) is(m *LoadedModule) bool {
 	switch {
 	case m == nil || m.Name != module.Normalize(f.Name):
 		return false
-	case f.Srcversion != "" && m.Srcversion != "":
+	case f.Srcversion != "" || m.Srcversion != "":
 		return f.Srcversion == m.Srcversion
 	case f.BuildID != "" && m.BuildID != "":
 		return f.BuildID == m.BuildID
