@@ -20,11 +20,16 @@ type Input struct {
 	// Kernel is the target's own view; nil when its files are not at hand.
 	Kernel *kmod.Kernel
 	// Policy of the running kernel; nil for a kernel that is not running.
-	Policy *kmod.Policy
+	// Expected is then what to expect of it: the running kernel's, because
+	// Secure Boot and the command line mostly stay; nil: nothing is known.
+	Policy   *kmod.Policy
+	Expected *kmod.Policy
+	// Machine is uname -m of the node; "" leaves the architecture unchecked.
+	Machine string
 	// Loaded modules; nil for a kernel that is not running.
 	Loaded []kmod.LoadedModule
 	// Modules to load, [A, B, C] as in the catalog; empty: those whose alias
-	// has the devices.
+	// has the devices, and without devices all of them.
 	Modules []string
 	// Devices are modalias strings of what is to be driven.
 	Devices    []string
@@ -32,9 +37,8 @@ type Input struct {
 	Replaces   []string
 	// Except are modalias globs the driver does not serve.
 	Except []string
-	// FirmwareDirs are the host's firmware files by name, as found in its
-	// search path (relative name → true), FirmwareReads the compressed forms
-	// this kernel reads.
+	// HostFirmware says whether this kernel would find a firmware file on the
+	// host, in its search path and in the packed forms it reads; nil: unknown.
 	HostFirmware func(name string) bool
 	Accepted     map[string]bool // risks accepted
 }
@@ -42,9 +46,17 @@ type Input struct {
 // Check is one line of `fitout why`.
 type Check struct {
 	Name   string `json:"name"`   // "symbol versions"
-	Result string `json:"result"` // "ok", "differ", "no", "not checked"
+	Result string `json:"result"` // one of the results below
 	Detail string `json:"detail"`
 }
+
+// The results of a check.
+const (
+	Passed     = "ok"
+	Differs    = "differ"
+	Fails      = "no"
+	NotChecked = "not checked"
+)
 
 // Judgement is the answer.
 type Judgement struct {
@@ -59,6 +71,8 @@ type Judgement struct {
 	Risks []string `json:"risks,omitempty"`
 	// Nearest names the closest release the image has, when it has none.
 	Nearest string `json:"nearest,omitempty"`
+	// Build is the release directory of the image that was judged, "" for none.
+	Build string `json:"build,omitempty"`
 }
 
 // Load is one module to load.
@@ -70,4 +84,44 @@ type Load struct {
 	Path string `json:"path"`
 	// Loaded already, with the same srcversion.
 	Loaded bool `json:"loaded,omitempty"`
+}
+
+// Judge answers for one kernel. Every check that could be made is a line of
+// Checks, also after one that blocks: the operator sees all of it at once.
+func Judge(in Input) Judgement {
+	if in.Inventory == nil {
+		in.Inventory = &image.Inventory{}
+	}
+	wanted := in.Build
+	if wanted == "" {
+		wanted = in.Release
+	}
+	if build := findBuild(in.Inventory, wanted); build != nil {
+		return examine(in, build)
+	}
+	if j, ok := rehomed(in); ok {
+		return j
+	}
+	return noBuild(in)
+}
+
+// examine makes every check of one build.
+func examine(in Input, build *image.Kernel) Judgement {
+	x := newExamination(in, build)
+	x.checkDirectory()
+	x.chooseModules()
+	x.checkHardware()
+	x.checkSignatures()
+	x.checkPolicy()
+	x.order()
+	x.checkMachine()
+	x.checkVermagic()
+	x.checkStructSize()
+	x.checkSymbols()
+	x.checkBuiltin()
+	x.checkParameters()
+	x.checkFirmware()
+	x.checkLoaded()
+	x.checkPacking()
+	return x.judgement()
 }
