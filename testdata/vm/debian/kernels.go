@@ -85,16 +85,23 @@ func moduleName(path string) string {
 // fetches that. When the mirror's index cannot be read, the newest kernel of
 // that flavour in the cache serves.
 func Newest(meta Meta) (Kernel, error) {
-	unlock, err := Lock("apt")
-	if err != nil {
-		return Kernel{}, err
+	for try := 0; ; try++ {
+		unlock, err := Lock("apt")
+		if err != nil {
+			return Kernel{}, err
+		}
+		release, err := resolve(meta)
+		unlock()
+		if err != nil {
+			return Kernel{}, err
+		}
+		// A failed download has read the mirror's index anew, which may name
+		// another release by now.
+		k, err := Fetch(release)
+		if err == nil || try == 1 {
+			return k, err
+		}
 	}
-	release, err := resolve(meta)
-	unlock()
-	if err != nil {
-		return Kernel{}, err
-	}
-	return Fetch(release)
 }
 
 // Older fetches the n-th kernel release of the 6.1 series before the newest one
