@@ -11,7 +11,6 @@ import (
 	"fitout/catalog/image"
 	"fitout/hostops"
 	"fitout/hostops/host"
-	"fitout/hostops/kmod"
 	"fitout/workflow/actions"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"

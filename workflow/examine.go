@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"fitout/catalog"
 	"fitout/catalog/image"
 	"fitout/hostops/host"
 	"fitout/hostops/kmod"
@@ -251,11 +253,15 @@ func imageExit(code string) int {
 }
 
 // licences collects the texts to accept: the catalog's own, else the image's
-// file, else whatever licence texts the image has when the catalog names an id.
+// file that the catalog names, else every licence text of an image that was
+// given by hand, since nobody has looked at it before.
 func (e *Engine) licences(s *Survey, x *Examined) []Licence {
 	want := x.Driver.Licence
-	if want == nil {
+	if want == nil && x.Driver.Source != givenByHand {
 		return nil
+	}
+	if want == nil {
+		want = &catalog.Licence{ID: x.Driver.Name}
 	}
 	var out []Licence
 	if want.Text != "" {
@@ -280,4 +286,9 @@ func (e *Engine) licences(s *Survey, x *Examined) []Licence {
 		out[i].Accepted = accepted[out[i].Digest]
 	}
 	return out
+}
+
+// digestOf is the digest of a text, as licences are recorded by.
+func digestOf(text string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
 }

@@ -43,13 +43,16 @@ func (e *Engine) offer(s *Survey, d catalog.Driver) Offer {
 	return o
 }
 
+// givenByHand is the source of a driver that no catalog has.
+const givenByHand = "given by hand"
+
 // OfferImage makes an offer of a reference or file given by hand. The modules
 // that fit are found by the aliases of the image's own modules.
 func (e *Engine) OfferImage(s *Survey, _ Kind, reference string) Offer {
 	o := Offer{
-		Driver:     catalog.Driver{Name: imageName(reference), Title: reference, Source: "given by hand"},
+		Driver:     catalog.Driver{Name: imageName(reference), Title: reference, Source: givenByHand},
 		References: map[string]string{},
-		Why:        "given by hand",
+		Why:        givenByHand,
 	}
 	for _, kernel := range s.Kernels {
 		o.References[kernel.Release] = reference

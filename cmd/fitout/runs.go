@@ -187,9 +187,6 @@ func (a *app) attachVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.terminal() && !a.json && a.engine.Current() == id {
-				return a.watchScreen(cmd.Context(), id)
-			}
 			a.applyOptions.progress = "plain"
 			return a.followRun(cmd.Context(), id, false)
 		},

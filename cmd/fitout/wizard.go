@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"path"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,18 @@ func (a *app) wizardVerb() *cobra.Command {
 
 // terminal says that a person sits at both ends.
 func (a *app) terminal() bool {
-	return term.IsTerminal(int(a.out.Fd())) && (term.IsTerminal(int(a.in.Fd())) || tui.HasTTY())
+	if !term.IsTerminal(int(a.out.Fd())) {
+		return false
+	}
+	if term.IsTerminal(int(a.in.Fd())) {
+		return true
+	}
+	// A script piped into a shell: the person is at /dev/tty.
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err == nil {
+		_ = tty.Close()
+	}
+	return err == nil
 }
 
 func (a *app) wizard(ctx context.Context, o tui.Options) error {
@@ -49,11 +61,6 @@ func (a *app) wizard(ctx context.Context, o tui.Options) error {
 		return err
 	}
 	return a.screens(ctx, e, o)
-}
-
-// watchScreen shows a run in progress on the wizard's running page.
-func (a *app) watchScreen(ctx context.Context, id string) error {
-	return a.screens(ctx, a.engine, tui.Options{Watch: id})
 }
 
 func (a *app) screens(ctx context.Context, e *workflow.Engine, o tui.Options) error {
