@@ -105,7 +105,7 @@ func Create(dir string, opts ...Option) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the journal: %w", err)
 	}
-	if err := w.reserve(int64(len(old))); err != nil {
+	if err := w.reserve(int64(len(old)), w.limits.LogBytes+w.limits.Reserve); err != nil {
 		w.file.Close()
 		return nil, fmt.Errorf("reserving %d KiB for the journal %s: %w", (w.limits.LogBytes+w.limits.Reserve)>>10, path, err)
 	}
@@ -116,10 +116,9 @@ func Create(dir string, opts ...Option) (*Writer, error) {
 	return w, nil
 }
 
-// reserve takes blocks for what may still be written, without changing the
-// file's size. File systems that cannot do it go without.
-func (w *Writer) reserve(size int64) error {
-	n := w.limits.LogBytes + w.limits.Reserve
+// reserve takes n bytes of blocks for what may still be written behind size,
+// without changing the file's size. File systems that cannot do it go without.
+func (w *Writer) reserve(size, n int64) error {
 	if n <= 0 {
 		return nil
 	}
@@ -161,6 +160,20 @@ func (w *Writer) Sync() error {
 	defer w.mu.Unlock()
 	w.settle()
 	return w.sync()
+}
+
+// Shrink gives back the space reserved for logs and keeps what step events
+// need. The runner calls it before it undoes: putting a file back takes space
+// too, and the disk may be full.
+func (w *Writer) Shrink() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.flush() != nil {
+		return
+	}
+	if st, err := w.file.Stat(); err == nil && w.file.Truncate(st.Size()) == nil {
+		_ = w.reserve(st.Size(), w.limits.Reserve) // without it, writes may fail and say so
+	}
 }
 
 // Close syncs, gives back the reserved space and closes. Later events are

@@ -57,20 +57,17 @@ func call(ctx context.Context, limit, grace time.Duration, stop <-chan struct{},
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	var hopeless <-chan time.Time
-	expired := false
 	for {
 		select {
 		case err := <-result:
-			if err != nil && expired {
+			if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return &timeoutError{limit, err}
 			}
 			return err
 		case <-stop:
 			stop = nil
 			cancel()
-		case <-late.C:
-			expired = true
-			cancel()
+		case <-late.C: // the context's deadline, too
 			hopeless = time.After(grace)
 		case <-hopeless:
 			return errHung

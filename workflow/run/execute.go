@@ -76,14 +76,16 @@ func Execute(ctx context.Context, n *hostops.Node, dir string, kinds plan.Kinds,
 	if exit, ok := r.open(); !ok {
 		return exit
 	}
+	exit, err := r.load(kinds)
+	if err == nil {
+		exit, err = exitRefused, r.begin()
+	}
+	if err != nil { // the word comes last: who reads it finds the lock free
+		r.close()
+		return r.refuse(exit, err.Error(), nil)
+	}
 	defer r.close()
-	if exit, ok := r.load(kinds); !ok {
-		return exit
-	}
-	if err := r.begin(); err != nil {
-		return r.refuse(exitRefused, "the run could not be written down: "+err.Error(), nil)
-	}
-	r.stop = watch(ctx, n, dir, r.limit())
+	r.stop = watch(ctx, n, cancelFile(dir, r.lock.owner), r.limit())
 	defer r.stop.end()
 	ctx = context.WithoutCancel(ctx)
 	if o.Mode == journal.ModeRollback {
@@ -136,40 +138,34 @@ func (r *runner) close() {
 }
 
 // load reads the plan and what the journal knows, and checks that both fit
-// what is asked.
-func (r *runner) load(kinds plan.Kinds) (exit int, ok bool) {
+// what is asked; or says why not, with the exit code.
+func (r *runner) load(kinds plan.Kinds) (exit int, err error) {
 	events, err := journal.Read(r.n.Path(r.dir))
 	if err != nil {
-		return r.refuse(exitFile, err.Error(), nil), false
+		return exitFile, err
 	}
 	r.sum = journal.Summarise(events)
 	if r.plan, err = plan.Load(r.n, r.dir, kinds); err != nil {
-		return r.refuse(exitFile, err.Error(), nil), false
+		return exitFile, err
 	}
 	if r.actions, err = restore(r.plan, r.sum, kinds); err != nil {
-		return r.refuse(exitFile, err.Error(), nil), false
+		return exitFile, err
 	}
-	if why := r.forbidden(len(events) > 0); why != "" {
-		return r.refuse(exitRefused, why, nil), false
-	}
-	return 0, true
+	return exitRefused, r.forbidden(len(events) > 0)
 }
 
-// forbidden says why the run cannot be begun in this mode, "" when it can.
-func (r *runner) forbidden(begun bool) string {
+// forbidden says why the run cannot be begun in this mode, nil when it can.
+func (r *runner) forbidden(begun bool) error {
 	if r.o.Mode == journal.ModeRollback {
-		if err := CanRollback(r.n, path.Dir(path.Dir(r.dir)), r.id); err != nil {
-			return err.Error()
-		}
-		return ""
+		return CanRollback(r.n, path.Dir(path.Dir(r.dir)), r.id)
 	}
 	if r.o.Mode == journal.ModeRun && begun {
-		return fmt.Sprintf("run %s was begun before: resume it or roll it back", r.id)
+		return fmt.Errorf("run %s was begun before: resume it or roll it back", r.id)
 	}
 	if kernel := r.n.Kernel.Release(); r.plan.Kernel != "" && r.plan.Kernel != kernel {
-		return fmt.Sprintf("the plan is for kernel %s, but %s is running: make a new plan (and roll this run back if it had begun)", r.plan.Kernel, kernel)
+		return fmt.Errorf("the plan is for kernel %s, but %s is running: make a new plan (and roll this run back if it had begun)", r.plan.Kernel, kernel)
 	}
-	return ""
+	return nil
 }
 
 // restore gives the actions of p the undo data the journal has of them.
@@ -199,7 +195,10 @@ func (r *runner) begin() error {
 	for i, s := range r.plan.Steps {
 		e.Steps = append(e.Steps, journal.StepTitle{ID: s.ID, Title: r.actions[i].Describe().Title})
 	}
-	return r.say(e)
+	if err := r.say(e); err != nil {
+		return fmt.Errorf("the run could not be written down: %w", err)
+	}
+	return nil
 }
 
 // limit is the time the answers give the whole run; 0: none.

@@ -28,6 +28,9 @@ const stateDir = "/var/lib/fitout"
 // can be killed.
 func TestMain(m *testing.M) {
 	if os.Getenv("FITOUT_TEST_RUNNER") == "" {
+		if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
+			os.Setenv("TMPDIR", "/dev/shm") // thousands of syncs; what is killed here is a process, not the power
+		}
 		os.Exit(m.Run())
 	}
 	// ROOT run ID --mode MODE
@@ -103,11 +106,26 @@ func (c *change) strike(ctx context.Context, n *hostops.Node, method string, out
 	case "unhurried": // finishes although it was told to stop
 		_ = n.WriteFile("/reached", []byte(c.Path), 0o644)
 		<-ctx.Done()
+	case "fill":
+		return fillDisk(n)
 	case "flood":
 		for i := range 300_000 {
 			out.Line(fmt.Sprintf("e1000e 0000:03:00.0: detected hardware unit hang %d", i))
 			out.Progress(int64(i), 300_000)
 		}
+	}
+	return nil
+}
+
+// fillDisk takes every byte that is left, as another program would.
+func fillDisk(n *hostops.Node) error {
+	f, err := os.Create(n.Path("/filler"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
 	}
 	return nil
 }
@@ -157,8 +175,10 @@ func (c *change) Undo(ctx context.Context, n *hostops.Node, out hostops.Sink) er
 // node is a node with something on it, and the longest plan of these tests:
 // new files, replaced files, one that is done already, one that a reboot takes
 // away.
-func node(t *testing.T) (*hostops.Node, *plan.Plan) {
-	n := hostops.At(t.TempDir(), nil)
+func node(t *testing.T) (*hostops.Node, *plan.Plan) { return nodeAt(t, t.TempDir()) }
+
+func nodeAt(t *testing.T, root string) (*hostops.Node, *plan.Plan) {
+	n := hostops.At(root, nil)
 	for p, content := range map[string]string{
 		"/proc/sys/kernel/random/boot_id": "boot-1\n",
 		"/etc/replaced":                   "old",
@@ -211,7 +231,7 @@ func fingerprint(t *testing.T, n *hostops.Node) string {
 			return err
 		}
 		at := n.NodePath(p)
-		for _, skip := range []string{stateDir, "/faults", "/reached", "/proc"} {
+		for _, skip := range []string{stateDir, "/filler", "/faults", "/reached", "/proc"} {
 			if strings.HasPrefix(at, skip) {
 				return nil
 			}

@@ -89,16 +89,24 @@ func readRecord(n *hostops.Node, stateDir, name string) (Record, error) {
 }
 
 func parseRecord(n *hostops.Node, file string) (Record, error) {
-	var r Record
 	data, err := n.ReadFile(file)
 	if err != nil {
-		return r, err
+		return Record{}, err
 	}
-	if err := json.Unmarshal(data, &r); err != nil {
+	r, err := decodeRecord(data)
+	if err != nil {
 		return r, fmt.Errorf("%s: %w", file, err)
 	}
+	return r, nil
+}
+
+func decodeRecord(data []byte) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, err
+	}
 	if r.Format != recordFormat {
-		return r, fmt.Errorf("%s: its format is %q, this fitout knows %q", file, r.Format, recordFormat)
+		return r, fmt.Errorf("its format is %q, this fitout knows %q", r.Format, recordFormat)
 	}
 	return r, nil
 }
@@ -172,13 +180,14 @@ func (a *RecordDriver) Do(_ context.Context, n *hostops.Node, _ hostops.Sink) er
 		return fmt.Errorf("recording driver %s: %w", name, err)
 	}
 	file, copied := recordPath(a.StateDir, name), copyPath(a.StateDir, name)
-	if json.Valid(a.Before) {
+	_, damaged := decodeRecord(a.Before)
+	if damaged == nil {
 		err = n.WriteFile(copied, a.Before, 0o600)
 	}
 	if err == nil {
 		err = n.WriteFile(file, data, 0o600)
 	}
-	if err == nil && !json.Valid(a.Before) {
+	if err == nil && damaged != nil {
 		err = n.WriteFile(copied, data, 0o600)
 	}
 	if err != nil {

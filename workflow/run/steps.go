@@ -200,6 +200,7 @@ func (r *runner) undoAndEnd(ctx context.Context, o journal.Outcome, exit int, wh
 // not keep the others from being undone; one that hangs does. It returns what
 // is left, and the index of the step whose undo hangs, or -1.
 func (r *runner) undo(ctx context.Context) (left []string, hungAt int) {
+	r.w.Shrink()
 	for i, a := range slices.Backward(r.actions) {
 		if i >= len(r.sum.Steps) || r.sum.Steps[i].Action == nil {
 			continue

@@ -15,19 +15,24 @@ import (
 	"fitout/hostops"
 )
 
-// cancelFile in a run's directory asks its runner to stop and undo.
-const cancelFile = "cancel"
+// cancelFile is the file in a run's directory that asks its runner to stop and
+// undo. It names that very runner, so a request can neither be lost while the
+// runner starts nor reach a later one.
+func cancelFile(dir string, o Owner) string {
+	return path.Join(dir, fmt.Sprintf("cancel-%d-%d", o.PID, o.Since.UnixNano()))
+}
 
 // pollCancel is how often the runner looks for it.
-const pollCancel = 200 * time.Millisecond
+const pollCancel = 100 * time.Millisecond
 
 // Cancel asks the runner of a run to stop: to finish or give up the step it is
 // at, and to undo. It does not wait.
 func Cancel(n *hostops.Node, stateDir, id string) error {
-	if o, held := Holder(n); !held || o.Run != id {
+	o, held := Holder(n)
+	if !held || o.Run != id {
 		return fmt.Errorf("run %s is not in progress: there is nothing to cancel", id)
 	}
-	if err := n.WriteFile(path.Join(Dir(stateDir, id), cancelFile), nil, 0o600); err != nil {
+	if err := n.WriteFile(cancelFile(Dir(stateDir, id), o), nil, 0o600); err != nil {
 		return fmt.Errorf("asking run %s to stop: %w", id, err)
 	}
 	return nil
@@ -47,11 +52,10 @@ type stopper struct {
 	done sync.WaitGroup
 }
 
-// watch starts a stopper. limit 0 means none. SIGHUP is ignored from here on,
+// watch starts a stopper that looks for the file cancel. limit 0 means none. SIGHUP is ignored from here on,
 // for the runner and for what it starts: the terminal it came from may go.
-func watch(ctx context.Context, n *hostops.Node, dir string, limit time.Duration) *stopper {
+func watch(ctx context.Context, n *hostops.Node, cancel string, limit time.Duration) *stopper {
 	s := &stopper{asked: make(chan struct{}), quit: make(chan struct{})}
-	_ = n.Remove(path.Join(dir, cancelFile)) // of an earlier attempt
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
@@ -78,8 +82,8 @@ func watch(ctx context.Context, n *hostops.Node, dir string, limit time.Duration
 				ended = nil
 				s.ask("it was told to", errors.Is(ctx.Err(), context.DeadlineExceeded))
 			case <-tick.C:
-				if n.Exists(path.Join(dir, cancelFile)) {
-					_ = n.Remove(path.Join(dir, cancelFile))
+				if n.Exists(cancel) {
+					_ = n.Remove(cancel)
 					s.ask("a person cancelled it", false)
 				}
 			}
