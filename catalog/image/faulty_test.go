@@ -80,7 +80,7 @@ func (f *faulty) push(repo string, img v1.Image) string {
 func (f *faulty) root(files map[string]string) string {
 	root := f.t.TempDir()
 	if c := f.Certificate(); c != nil {
-		write(f.t, root, "etc/containers/certs.d/"+f.host()+"/ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})))
+		write(f.t, root, "etc/containers/certs.d/"+f.host()+"/ca.crt", pemText("CERTIFICATE", c.Raw))
 	}
 	for name, text := range files {
 		write(f.t, root, name, text)
@@ -170,4 +170,8 @@ func connectProxy(t testing.TB, to, answer string) (string, *[]string) {
 	require.NoError(t, err)
 	u.User = url.UserPassword("proxyuser", secretPassword)
 	return u.String(), &seen
+}
+
+func pemText(kind string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }

@@ -3,7 +3,6 @@ package image
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -43,7 +42,7 @@ func TestPullFromARegistryWithItsOwnAuthority(t *testing.T) {
 	ref := f.push("drivers/d:1", oneModule(t))
 	for _, dir := range []string{"containers", "docker"} {
 		root := t.TempDir()
-		write(t, root, "etc/"+dir+"/certs.d/"+f.host()+"/ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})))
+		write(t, root, "etc/"+dir+"/certs.d/"+f.host()+"/ca.crt", pemText("CERTIFICATE", f.Certificate().Raw))
 		write(t, root, "etc/"+dir+"/certs.d/"+f.host()+"/broken.crt", "no PEM")
 		var said []string
 		img, err := openAt(t, ref, Options{Root: root, Log: func(s string) { said = append(said, s) }})
@@ -341,7 +340,7 @@ func TestRedirectDoesNotTakeTheLoginAlong(t *testing.T) {
 		return false
 	})
 	root := f.root(map[string]string{"root/.docker/config.json": login(f.host(), secretUser, secretPassword)})
-	write(t, root, "etc/containers/certs.d/"+f.host()+"/storage.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: storage.Certificate().Raw})))
+	write(t, root, "etc/containers/certs.d/"+f.host()+"/storage.crt", pemText("CERTIFICATE", storage.Certificate().Raw))
 	opened, err := openAt(t, ref, Options{Root: root})
 	require.NoError(t, err)
 	_, err = opened.Fetch(t.Context(), filepath.Join(t.TempDir(), "s"), Want{})
