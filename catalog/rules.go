@@ -8,8 +8,10 @@ import (
 	"fitout/catalog/strict"
 )
 
-// driverName is the alphabet of entry names; they are file names on the node.
-var driverName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+// NamePattern is what entry names are made of; they are file names on the node.
+const NamePattern = `^[a-z0-9][a-z0-9._-]{0,62}$`
+
+var driverName = regexp.MustCompile(NamePattern)
 
 // ValidName says whether a name can be an entry's.
 func ValidName(name string) bool { return driverName.MatchString(name) }

@@ -24,92 +24,99 @@ const (
 	Leave          When = "leave"
 )
 
-// Answers is the file.
+// Answers is the file. A field's doc tag is what the schema says of it; which
+// values are allowed is in values.go.
 type Answers struct {
-	APIVersion   string    `yaml:"apiVersion" json:"apiVersion"`
-	Kind         string    `yaml:"kind" json:"kind"`
-	Metadata     Metadata  `yaml:"metadata,omitempty" json:"metadata,omitempty"`
-	Maintenance  string    `yaml:"maintenance,omitempty" json:"maintenance,omitempty"`   // required | enter | skip
-	OnUnanswered string    `yaml:"onUnanswered,omitempty" json:"onUnanswered,omitempty"` // leave | fail
-	NodeBound    bool      `yaml:"nodeBound,omitempty" json:"nodeBound,omitempty"`
-	Devices      []Rule    `yaml:"devices,omitempty" json:"devices,omitempty"`
-	Drivers      []Extra   `yaml:"drivers,omitempty" json:"drivers,omitempty"`
-	Licences     []Licence `yaml:"licences,omitempty" json:"licences,omitempty"`
-	AcceptRisks  []string  `yaml:"acceptRisks,omitempty" json:"acceptRisks,omitempty"`
-	Limits       Limits    `yaml:"limits,omitempty" json:"limits,omitempty"`
-	Secrets      Secrets   `yaml:"secrets,omitempty" json:"secrets,omitempty"`
+	APIVersion   string    `yaml:"apiVersion" json:"apiVersion" doc:"Version of this format."`
+	Kind         string    `yaml:"kind" json:"kind" doc:"What kind of file this is."`
+	Metadata     Metadata  `yaml:"metadata,omitempty" json:"metadata,omitzero" doc:"What the file is called; goes to the history."`
+	Maintenance  string    `yaml:"maintenance,omitempty" json:"maintenance,omitempty" doc:"Whether the node must be in maintenance (the default), is cordoned and drained by fitout, or neither (needs the risk not-in-maintenance)."`
+	OnUnanswered string    `yaml:"onUnanswered,omitempty" json:"onUnanswered,omitempty" doc:"What to do about a device without a driver that no rule matches; leave is the default."`
+	NodeBound    bool      `yaml:"nodeBound,omitempty" json:"nodeBound,omitempty" doc:"The file names slots of one node and is for that node only."`
+	OSTag        string    `yaml:"osTag,omitempty" json:"osTag,omitempty" doc:"The OS part of image tags (${OS_TAG}), where the node's own name for its OS is not the publisher's."`
+	Devices      []Rule    `yaml:"devices,omitempty" json:"devices,omitempty" doc:"Rules; for each device the first that matches holds."`
+	Drivers      []Extra   `yaml:"drivers,omitempty" json:"drivers,omitempty" doc:"Drivers that belong to no device."`
+	Licences     []Licence `yaml:"licences,omitempty" json:"licences,omitempty" doc:"Vendors' licences, accepted once for each text."`
+	AcceptRisks  []string  `yaml:"acceptRisks,omitempty" json:"acceptRisks,omitempty" doc:"Risks that are taken, each by its name; there is no name for all."`
+	Limits       Limits    `yaml:"limits,omitempty" json:"limits,omitzero" doc:"Bounds of a run."`
+	Secrets      Secrets   `yaml:"secrets,omitempty" json:"secrets,omitzero" doc:"Where secrets are; never a secret itself."`
 }
 
 // Metadata names the file.
 type Metadata struct {
-	Name    string `yaml:"name,omitempty" json:"name,omitempty"`
-	SavedBy string `yaml:"savedBy,omitempty" json:"savedBy,omitempty"`
+	Name    string `yaml:"name,omitempty" json:"name,omitempty" doc:"Free text."`
+	SavedBy string `yaml:"savedBy,omitempty" json:"savedBy,omitempty" doc:"The program that wrote the file; not read."`
 }
 
-// Rule says what to do with the devices it matches. First match wins.
+// Rule says what to do with the devices it matches.
 type Rule struct {
-	Match           Match               `yaml:"match" json:"match"`
-	Driver          string              `yaml:"driver,omitempty" json:"driver,omitempty"` // a catalog entry
-	Image           *Image              `yaml:"image,omitempty" json:"image,omitempty"`   // or an image alone
-	Pins            map[string]string   `yaml:"pins,omitempty" json:"pins,omitempty"`     // kernel release → digest
-	When            When                `yaml:"when" json:"when"`
-	PersistIn       string              `yaml:"persistIn,omitempty" json:"persistIn,omitempty"`             // auto | side-tree | os-image
-	OnMissingModule string              `yaml:"onMissingModule,omitempty" json:"onMissingModule,omitempty"` // stop | continue
-	Parameters      map[string][]string `yaml:"parameters,omitempty" json:"parameters,omitempty"`
-	Except          *Except             `yaml:"except,omitempty" json:"except,omitempty"`
+	Match           Match               `yaml:"match" json:"match" doc:"Which devices, by what they are. All keys that are given must hold."`
+	Driver          string              `yaml:"driver,omitempty" json:"driver,omitempty" doc:"A catalog entry, resolved for the kernels of each node; or image."`
+	Image           *Image              `yaml:"image,omitempty" json:"image,omitempty" doc:"An image without a catalog entry; or driver."`
+	Pins            map[string]string   `yaml:"pins,omitempty" json:"pins,omitempty" doc:"The digest the image was reviewed at, for each kernel release. A tag that has moved is refused; without a pin the tag is followed."`
+	When            When                `yaml:"when" json:"when" doc:"When the driver is loaded and whether it stays."`
+	PersistIn       string              `yaml:"persistIn,omitempty" json:"persistIn,omitempty" doc:"Where the driver is kept; auto is the default."`
+	OnMissingModule string              `yaml:"onMissingModule,omitempty" json:"onMissingModule,omitempty" doc:"What an OS upgrade does when its kernel has no build of the driver; stop is the default."`
+	Parameters      map[string][]string `yaml:"parameters,omitempty" json:"parameters,omitempty" doc:"Parameters (name=value) for each module."`
+	Except          *Except             `yaml:"except,omitempty" json:"except,omitempty" doc:"Cards that are left alone although they match."`
 }
 
-// Match is by what a device is. Globs are allowed in id and subsystem.
+// Match is by what a device is.
 type Match struct {
-	ID        string `yaml:"id,omitempty" json:"id,omitempty"`
-	Subsystem string `yaml:"subsystem,omitempty" json:"subsystem,omitempty"`
-	Class     string `yaml:"class,omitempty" json:"class,omitempty"` // prefix of the class code
-	Count     *Count `yaml:"count,omitempty" json:"count,omitempty"`
+	ID        string `yaml:"id,omitempty" json:"id,omitempty" doc:"vendor:device in hexadecimal, globs allowed."`
+	Subsystem string `yaml:"subsystem,omitempty" json:"subsystem,omitempty" doc:"vendor:device of the board, globs allowed."`
+	Class     string `yaml:"class,omitempty" json:"class,omitempty" doc:"Beginning of the class code (0200 is Ethernet)."`
+	Count     *Count `yaml:"count,omitempty" json:"count,omitempty" doc:"How many devices must match; at least one when left out."`
 }
 
 // Count bounds how many devices must match; nil: at least one.
 type Count struct {
-	Min int  `yaml:"min" json:"min"`
-	Max *int `yaml:"max,omitempty" json:"max,omitempty"`
+	Min int  `yaml:"min" json:"min" doc:"At least so many; 0: the node need not have any."`
+	Max *int `yaml:"max,omitempty" json:"max,omitempty" doc:"At most so many."`
 }
 
 // Except leaves some of several equal cards alone; it binds the file to a node.
 type Except struct {
-	Slots []string `yaml:"slots" json:"slots"`
+	Slots []string `yaml:"slots" json:"slots" doc:"PCI addresses, full (0000:17:00.0) or, where only one domain has it, without the domain."`
 }
 
 // Image names an image without a catalog entry.
 type Image struct {
-	Reference string `yaml:"reference" json:"reference"`
+	Reference string `yaml:"reference" json:"reference" doc:"HOST[:PORT]/REPOSITORY:TAG, oci:DIR, oci-archive:FILE, docker-archive:FILE or the path of one."`
 }
 
 // Extra is a driver that belongs to no device.
 type Extra struct {
-	Name string `yaml:"name" json:"name"`
-	When When   `yaml:"when" json:"when"`
+	Name string `yaml:"name" json:"name" doc:"A catalog entry."`
+	When When   `yaml:"when" json:"when" doc:"When the driver is loaded and whether it stays."`
 }
 
 // Licence is one acceptance, of one text, by one person.
 type Licence struct {
-	ID       string    `yaml:"id" json:"id"`
-	Digest   string    `yaml:"digest" json:"digest"`
-	Accepted bool      `yaml:"accepted" json:"accepted"`
-	By       string    `yaml:"by,omitempty" json:"by,omitempty"`
-	At       time.Time `yaml:"at,omitempty" json:"at,omitempty"`
+	ID       string    `yaml:"id" json:"id" doc:"The licence's name in the catalog."`
+	Digest   string    `yaml:"digest" json:"digest" doc:"Of the text that was shown."`
+	Accepted bool      `yaml:"accepted" json:"accepted" doc:"Whether it was accepted."`
+	By       string    `yaml:"by,omitempty" json:"by,omitempty" doc:"Who decided."`
+	At       time.Time `yaml:"at,omitempty" json:"at,omitzero" doc:"When."`
 }
 
 // Limits bound a run.
 type Limits struct {
-	Timeout string `yaml:"timeout,omitempty" json:"timeout,omitempty"` // Go duration
-	Reboot  string `yaml:"reboot,omitempty" json:"reboot,omitempty"`   // never | ask | if-needed
+	Timeout string `yaml:"timeout,omitempty" json:"timeout,omitempty" doc:"How long a run may take (30m, 1h30m)."`
+	Reboot  string `yaml:"reboot,omitempty" json:"reboot,omitempty" doc:"Whether the run may restart the node; never is the default."`
 }
 
 // Secrets are references, never values.
 type Secrets struct {
-	RegistryAuth *SecretRef `yaml:"registryAuth,omitempty" json:"registryAuth,omitempty"`
+	RegistryAuth *SecretRef `yaml:"registryAuth,omitempty" json:"registryAuth,omitempty" doc:"Credentials for registries."`
 }
 
 // SecretRef names a file that holds a secret.
 type SecretRef struct {
-	File string `yaml:"file" json:"file"`
+	File string `yaml:"file" json:"file" doc:"Absolute path; the form of docker's config.json or podman's auth.json."`
+}
+
+// Default is an answers file that answers nothing: what a wizard starts from.
+func Default() *Answers {
+	return &Answers{APIVersion: APIVersion, Kind: Kind, Maintenance: "required", OnUnanswered: "leave"}
 }
