@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -64,7 +63,6 @@ func debianRegistry(t *testing.T, dir string, pair tls.Certificate) (host, cert 
 	write(t, dir, "config.yml", fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %[1]s/data}}\n"+
 		"http: {addr: %[2]q, tls: {certificate: %[1]s/tls.crt, key: %[1]s/tls.key}}\nauth: {htpasswd: {realm: test, path: %[1]s/htpasswd}}\n", dir, host))
 	cmd := exec.Command("docker-registry", "serve", filepath.Join(dir, "config.yml"))
-	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	require.Eventually(t, func() bool {

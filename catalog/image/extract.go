@@ -174,7 +174,7 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) error {
 		return nil
 	}
 	x.over.file(name)
-	c := x.sel.classify(name)
+	c := x.sel.classify(name, h.Typeflag == tar.TypeSymlink)
 	hidden := x.over.hides(name, false)
 	if !hidden {
 		x.found.file(name)

@@ -9,7 +9,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/cavaliergopher/rpm"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
@@ -32,14 +31,14 @@ func packageOf(root string) (dir string, ok bool) {
 // directory of its own. The package itself is not stored.
 func (x *extraction) unpackRPM(name string, r io.Reader) error {
 	br := bufio.NewReaderSize(r, 64<<10)
-	pkg, err := rpm.Read(br)
+	pkg, err := readRPM(br)
 	if err != nil {
 		return passOwn(err, fail(Corrupt, "the package %q cannot be read", name))
 	}
-	if f := pkg.PayloadFormat(); f != "cpio" && f != "" {
-		return fail(UnsupportedLayout, "the package %q has a payload of format %q, not cpio", name, f)
+	if pkg.format != "cpio" && pkg.format != "" {
+		return fail(UnsupportedLayout, "the package %q has a payload of format %q, not cpio", name, pkg.format)
 	}
-	plain, stop, err := payload(br, pkg.PayloadCompression(), x.img.opts.Limits)
+	plain, stop, err := payload(br, pkg.compression, x.img.opts.Limits)
 	if err != nil {
 		return passOwn(err, fail(Corrupt, "the payload of the package %q cannot be read", name))
 	}
@@ -112,7 +111,7 @@ func (x *extraction) unpackCpio(pkg string, c *cpioReader) error {
 		}
 		inner, err := cleanName(strings.TrimLeft(h.name, "/"), x.img.opts.Limits)
 		if err != nil {
-			return err
+			return fail(CodeOf(err), "in the package %q", pkg).because(err)
 		}
 		if x.spent.entries++; x.spent.entries > x.img.opts.Limits.Entries {
 			return fail(Limit, "the image has more than %d entries (limit entries)", x.img.opts.Limits.Entries)
@@ -125,7 +124,7 @@ func (x *extraction) unpackCpio(pkg string, c *cpioReader) error {
 
 // packaged writes one file of a package when it is a module or firmware.
 func (x *extraction) packaged(name string, h cpioHeader, r io.Reader) error {
-	c := x.sel.classify(name)
+	c := x.sel.classify(name, h.mode&cpioType == cpioLink)
 	if at, ok := moduleTree(name); ok && isModule(name) {
 		x.found.releases[at.release] = true
 	}

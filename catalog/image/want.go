@@ -87,8 +87,8 @@ func newSelector(w Want) *selector {
 // rooted makes a path of the catalog relative to the image's root.
 func rooted(p string) string { return strings.Trim(path.Clean("/"+p), "/") }
 
-// classify says what a file or link at p is to us.
-func (s *selector) classify(p string) class {
+// classify says what a file, or a symbolic link, at p is to us.
+func (s *selector) classify(p string, isLink bool) class {
 	for _, e := range s.extra {
 		if p == e || below(p, e) {
 			return extra
@@ -97,7 +97,7 @@ func (s *selector) classify(p string) class {
 	if len(s.extra) > 0 {
 		return nothing
 	}
-	if at, ok := moduleTree(p); ok && treeFile(at.rest) && s.wantsTree(at) {
+	if at, ok := moduleTree(p); ok && treeFile(at.rest, isLink) && s.wantsTree(at) {
 		return tree
 	}
 	for _, d := range looseDirs {
@@ -145,19 +145,14 @@ func moduleTree(p string) (at treePath, ok bool) {
 	return at, at.release != ""
 }
 
-// treeFile says whether a file of a module tree is of use: modules, the tables
-// of depmod and links; not kernels, maps or sources.
-func treeFile(rest string) bool {
-	base := path.Base(rest)
-	switch {
-	case rest == "build", rest == "source", strings.HasPrefix(rest, "build/"), strings.HasPrefix(rest, "source/"):
+// treeFile says whether an entry of a module tree is of use: modules, the
+// tables of depmod, and links but those to the sources; not kernels or maps.
+func treeFile(rest string, isLink bool) bool {
+	first, _, _ := strings.Cut(rest, "/")
+	if first == "build" || first == "source" {
 		return false
-	case rest == "", isModule(base):
-		return true
-	case !strings.Contains(rest, "/"):
-		return strings.HasPrefix(base, "modules.") || !strings.Contains(base, ".")
 	}
-	return !strings.Contains(base, ".")
+	return isLink || isModule(rest) || strings.HasPrefix(rest, "modules.") && first == rest
 }
 
 // moduleSuffixes are the names that module files have.
