@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -75,11 +76,19 @@ func (t *Tables) Notes() []string {
 
 // read returns one of depmod's files, "" when it is missing.
 func (t *Tables) read(name string) string {
-	b, err := t.n.ReadFile(path.Join(t.dir, name))
+	f, err := t.n.Open(path.Join(t.dir, name))
 	if err != nil {
 		return ""
 	}
-	return string(b)
+	defer f.Close()
+	var text strings.Builder
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+		text.Grow(int(st.Size()) + 1)
+	}
+	if _, err := io.Copy(&text, f); err != nil {
+		return ""
+	}
+	return text.String()
 }
 
 func (t *Tables) readDeps() map[string]depLine {
