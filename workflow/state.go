@@ -15,8 +15,8 @@ import (
 // passThrough are drivers that hold a device for somebody else on purpose.
 var passThrough = []string{"vfio-pci", "pci-stub", "xen-pciback", "uio_pci_generic"}
 
-// noDriverClasses are class code prefixes that work without a driver: bridges,
-// memory, base peripherals, processors.
+// noDriverClasses are class code prefixes of what works without a driver when
+// none is known: bridges, memory, base peripherals, processors.
 var noDriverClasses = []string{"06", "05", "08", "0b", "ff00"}
 
 // look judges devices against what the running kernel and the catalog know.
@@ -56,6 +56,10 @@ func (l *look) device(d pci.Device) Device {
 	}
 	if d.PhysFn != "" {
 		dev.State = finding.StateVirtualFunction
+		return dev
+	}
+	if hasClass(d.ClassCode, "06") { // a bridge works without a driver
+		dev.State = finding.StateNotNeeded
 		return dev
 	}
 	matches := l.e.Catalog.Match(d.Modalias)
@@ -108,8 +112,6 @@ func (l *look) bound(dev *Device, matches []catalog.Match) {
 
 func (l *look) unbound(dev *Device, matches []catalog.Match, inTree []kmod.Candidate) {
 	switch {
-	case hasClass(dev.ClassCode, "06"):
-		dev.State = finding.StateNotNeeded
 	case len(matches) > 0:
 		dev.State = finding.StateNeedsDriver
 		dev.Findings = append(dev.Findings, finding.New("no-driver", "the catalog has "+matches[0].Driver.Name))

@@ -88,7 +88,7 @@ func (a *app) rollbackVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			undo, err := e.RollbackText(args[0])
+			undo, err := e.RollbackText(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ func (a *app) resumeRun(ctx context.Context, id string) error {
 			a.printf("No run was cut short. Nothing to do.\n")
 			return nil
 		}
-		id = open.Run
+		id = open.ID
 	}
 	if err := e.Resume(ctx, id); err != nil {
 		return err

@@ -90,7 +90,8 @@ func (a *app) hardware(ctx context.Context) (*workflow.Survey, error) {
 		return nil, err
 	}
 	s, err := e.Hardware(ctx)
-	if errors.Is(err, pci.ErrNoPCI) {
+	var none *pci.NoBusError
+	if errors.As(err, &none) {
 		return nil, &workflow.Error{Exit: workflow.ExitUnsupported, Code: "no-pci", Message: err.Error(), Err: err}
 	}
 	return s, err
@@ -125,17 +126,7 @@ func (a *app) devicesText(s *workflow.Survey, all bool) {
 	open := 0
 	for _, k := range s.Kinds {
 		a.printf("%2dx %s  %-14s %-12s %s\n", len(k.Devices), k.ID, finding.StateWord(k.State), orDash(k.Driver), k.Name)
-		for _, i := range k.Devices {
-			d := s.Devices[i]
-			extra := ""
-			if d.VirtualFns > 0 {
-				extra = fmt.Sprintf("  %d virtual functions", d.VirtualFns)
-			}
-			a.printf("      %s%s\n", d.Address, extra)
-			for _, f := range d.Findings {
-				a.printf("        %s: %s\n", f.Code, f.Message)
-			}
-		}
+		a.kindText(s, k)
 		switch k.State {
 		case finding.StateOK, finding.StatePassedThrough:
 		default:
@@ -144,6 +135,33 @@ func (a *app) devicesText(s *workflow.Survey, all bool) {
 	}
 	if open == 0 {
 		a.printf("Scanned %d PCI functions, all have a driver or need none. Nothing to fit out.\n", len(s.Devices))
+	}
+}
+
+// kindText lists a kind's slots and what was found about them.
+func (a *app) kindText(s *workflow.Survey, k workflow.Kind) {
+	var slots []string
+	seen := map[string]bool{}
+	var findings []string
+	for _, i := range k.Devices {
+		d := s.Devices[i]
+		slot := d.Address
+		if d.VirtualFns > 0 {
+			slot += fmt.Sprintf(" (%d virtual functions)", d.VirtualFns)
+		}
+		slots = append(slots, slot)
+		for _, f := range d.Findings {
+			if line := fmt.Sprintf("%s: %s", f.Code, f.Message); !seen[line] {
+				seen[line] = true
+				findings = append(findings, line)
+			}
+		}
+	}
+	for n := 0; n < len(slots); n += 5 {
+		a.printf("      %s\n", strings.Join(slots[n:min(n+5, len(slots))], "  "))
+	}
+	for _, f := range findings {
+		a.printf("        %s\n", f)
 	}
 }
 

@@ -21,10 +21,10 @@ import (
 // version is stamped by the build.
 var version = "0.1.0-dev"
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() { os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is the whole program; it returns the exit code.
-func run(args []string, in, out, errOut *os.File) int {
+// execute is the whole program; it returns the exit code.
+func execute(args []string, in, out, errOut *os.File) int {
 	if len(args) > 0 && args[0] == kmod.ChildVerb {
 		return kmod.LoadChild(hostops.Live(nil))
 	}

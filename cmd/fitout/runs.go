@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -88,10 +89,15 @@ func (a *app) historyVerb() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.printJSON("History", map[string]any{"items": runs})
+				items := []map[string]any{}
+				for _, r := range runs {
+					items = append(items, historyItem(r))
+				}
+				return a.printJSON("History", map[string]any{"items": items})
 			}
 			for _, r := range runs {
-				a.printf("%s  %s\n", r.Run, r.Text())
+				h := historyItem(r)
+				a.printf("%s  %-20s %s  %s\n", r.ID, h["outcome"], r.Summary.Began.Format("2006-01-02 15:04"), strings.Join(h["drivers"].([]string), " "))
 			}
 			if len(runs) == 0 {
 				a.printf("There was no run on this node.\n")
@@ -99,6 +105,24 @@ func (a *app) historyVerb() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// historyItem is a past run as --json prints it.
+func historyItem(r run.Listed) map[string]any {
+	drivers := []string{}
+	for _, d := range r.Drivers {
+		drivers = append(drivers, strings.TrimSpace(d.Name+" "+d.Version))
+	}
+	outcome := string(r.Summary.Outcome)
+	switch {
+	case r.InProgress:
+		outcome = "in-progress"
+	case r.Damaged != "":
+		outcome = "damaged"
+	case r.Broken:
+		outcome = "cut-short"
+	}
+	return map[string]any{"run": r.ID, "outcome": outcome, "exit": r.Summary.Exit, "drivers": drivers, "began": r.Summary.Began, "inEffect": r.InEffect}
 }
 
 func (a *app) showRun(id string) error {
@@ -144,7 +168,7 @@ func (a *app) latest(args []string) (string, error) {
 	if len(runs) == 0 {
 		return "", &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-run", Message: "there was no run on this node"}
 	}
-	return runs[0].Run, nil
+	return runs[len(runs)-1].ID, nil
 }
 
 func (a *app) logsVerb() *cobra.Command {
