@@ -24,6 +24,7 @@ func (x *examination) chooseModules() {
 		}
 	}
 	slices.Sort(x.targets)
+	slices.Reverse(x.targets) // the order is made from the end
 }
 
 func lists(m *module.Info, modalias string) bool {
