@@ -1,0 +1,183 @@
+package workflow_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/require"
+
+	"fitout/catalog"
+	"fitout/hostops"
+	"fitout/testdata/nodes"
+	"fitout/workflow"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+	"fitout/workflow/journal"
+	"fitout/workflow/plan"
+	"fitout/workflow/run"
+)
+
+const licenceText = "You may use this driver.\n"
+
+// card is an 82557 that e100 drives; the built node's tables have no module for it.
+var card = nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000"}
+
+// driverImage is an OCI layout with real modules of Debian below /opt.
+func driverImage(t *testing.T, release, as string, modules ...string) string {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	put := func(name string, data []byte) {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data)), Typeflag: tar.TypeReg}))
+		_, err := w.Write(data)
+		require.NoError(t, err)
+	}
+	for _, m := range modules {
+		found, err := filepath.Glob("../testdata/modules/" + release + "/" + m + ".ko*")
+		require.NoError(t, err)
+		require.Len(t, found, 1, m)
+		data, err := os.ReadFile(found[0])
+		require.NoError(t, err)
+		put("opt/lib/modules/"+as+"/"+filepath.Base(found[0]), data)
+	}
+	put("licenses/LICENSE", []byte(licenceText))
+	require.NoError(t, w.Close())
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	require.NoError(t, err)
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	require.NoError(t, err)
+	img, err = mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers", DiffIDs: diffIDs(t, img)}})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	p, err := layout.Write(dir, empty.Index)
+	require.NoError(t, err)
+	require.NoError(t, p.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "1"})))
+	return "oci:" + dir + ":1"
+}
+
+func diffIDs(t *testing.T, img v1.Image) []v1.Hash {
+	cfg, err := img.ConfigFile()
+	require.NoError(t, err)
+	return cfg.RootFS.DiffIDs
+}
+
+// engineOn is an engine on a built node with the card.
+func engineOn(t *testing.T) *workflow.Engine {
+	t.Helper()
+	root := nodes.Build(t, nodes.Bridge, card, nodes.Disk)
+	n := hostops.At(root, nil)
+	for _, f := range []string{"mii.ko", "e100.ko"} {
+		// The kernel's own tree has mii, whose bytes tell its vermagic.
+		if f == "mii.ko" {
+			data, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/" + f)
+			require.NoError(t, err)
+			require.NoError(t, n.WriteFile("/lib/modules/"+nodes.Release+"/kernel/drivers/net/"+f, data, 0o644))
+		}
+	}
+	dep, err := n.ReadFile("/lib/modules/" + nodes.Release + "/modules.dep")
+	require.NoError(t, err)
+	require.NoError(t, n.WriteFile("/lib/modules/"+nodes.Release+"/modules.dep", append(dep, "kernel/drivers/net/mii.ko:\n"...), 0o644))
+	symvers, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/Module.symvers")
+	require.NoError(t, err)
+	require.NoError(t, n.WriteFile("/lib/modules/"+nodes.Release+"/Module.symvers", symvers, 0o644))
+	c, err := catalog.Default()
+	require.NoError(t, err)
+	return &workflow.Engine{Node: n, Catalog: c, Version: "0.1.0-test"}
+}
+
+func answersFor(ref string, when answers.When) *answers.Answers {
+	a := answers.Default()
+	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Image: &answers.Image{Reference: ref}, When: when}}
+	a.AcceptRisks = []string{"unsure-verdict"}
+	return a
+}
+
+func execute(t *testing.T, e *workflow.Engine, p *plan.Plan) (int, journal.Summary) {
+	t.Helper()
+	id := "2026-1130-01"
+	dir := run.Dir(e.StateDir(), id)
+	require.NoError(t, plan.Save(e.Node, dir, p))
+	code := run.Execute(context.Background(), e.Node, dir, workflow.Kinds(), run.Options{})
+	events, err := journal.Read(e.Node.Path(dir))
+	require.NoError(t, err)
+	return code, journal.Summarise(events)
+}
+
+func TestSurveySaysWhatNeedsADriver(t *testing.T) {
+	s, err := engineOn(t).Survey(context.Background())
+	require.NoError(t, err)
+	require.Len(t, s.Devices, 3)
+	require.Len(t, s.Kinds, 2, "the bridge is no kind to fit out")
+	require.Equal(t, finding.StateNoImage, s.Kinds[0].State)
+	require.Equal(t, "8086:1229", s.Kinds[0].ID)
+	require.Equal(t, finding.StateOK, s.Kinds[1].State)
+}
+
+func TestLicenceThatNobodyAcceptedStopsThePlan(t *testing.T) {
+	e := engineOn(t)
+	_, err := e.Plan(context.Background(), answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow), nil)
+	require.Equal(t, workflow.ExitPerson, workflow.ExitOf(err), "%v", err)
+}
+
+func TestAnswersBecomeABoundCardAndRollbackTakesItBack(t *testing.T) {
+	e := engineOn(t)
+	a := answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow)
+	_, err := e.Plan(context.Background(), a, nil)
+	var stop *workflow.Error
+	require.ErrorAs(t, err, &stop)
+	s, err := e.Survey(context.Background())
+	require.NoError(t, err)
+	x, err := e.Examine(context.Background(), s, s.Kinds[0], e.OfferImage(s, s.Kinds[0], a.Devices[0].Image.Reference), nil)
+	require.NoError(t, err)
+	require.Len(t, x.Licences, 1)
+	require.Equal(t, licenceText, x.Licences[0].Text)
+	for _, l := range x.Licences {
+		a.Licences = append(a.Licences, answers.Licence{ID: l.ID, Digest: l.Digest, Accepted: true, By: "ops@example.com"})
+	}
+	p, err := e.Plan(context.Background(), a, nil)
+	require.NoError(t, err)
+	require.Empty(t, p.Missing)
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+	require.Len(t, sum.Devices, 1)
+	require.True(t, sum.Devices[0].OK)
+	link, err := e.Node.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
+	require.NoError(t, err)
+	require.Equal(t, "e100", filepath.Base(link))
+
+	again, err := e.Plan(context.Background(), a, nil)
+	require.NoError(t, err)
+	require.Empty(t, again.Steps, "a second time there is nothing to do")
+
+	st, err := e.Status(context.Background())
+	require.NoError(t, err)
+	require.Len(t, st.Drivers, 1)
+	require.True(t, st.Drivers[0].Loaded)
+
+	rm, err := e.PlanRemove(context.Background(), st.Drivers[0].Name)
+	require.NoError(t, err)
+	require.NotEmpty(t, rm.Steps)
+	code = run.Execute(context.Background(), e.Node, run.Dir(e.StateDir(), "2026-1130-01"), workflow.Kinds(), run.Options{Mode: journal.ModeRollback})
+	require.Equal(t, 0, code)
+	_, err = e.Node.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
+	require.Error(t, err)
+	require.False(t, e.Node.Exists("/run/fitout/tree"))
+}
+
+func TestModulesOfAnotherFlavourAreRefusedBeforeAnythingChanges(t *testing.T) {
+	e := engineOn(t)
+	_, err := e.Plan(context.Background(), answersFor(driverImage(t, "6.1.0-57-rt-amd64", nodes.Release, "mii"), answers.LoadNow), nil)
+	var stop *workflow.Error
+	require.ErrorAs(t, err, &stop)
+	require.NotEqual(t, workflow.ExitDone, stop.Exit)
+}
