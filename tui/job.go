@@ -48,7 +48,7 @@ func (m *model) start(w pages.Work) tea.Cmd {
 		})
 		return jobDone{j.id, msg}
 	}
-	return tea.Batch(run, tea.Tick(busyAfter, func(time.Time) tea.Msg { return jobTick{j.id} }))
+	return tea.Batch(run, m.c.After(busyAfter, jobTick{j.id}))
 }
 
 // finished passes the message on, unless the job was given up.
@@ -69,5 +69,5 @@ func (m *model) beat(t jobTick) tea.Cmd {
 	}
 	m.job.visible = true
 	m.job.spent = m.c.Now().Sub(m.job.began)
-	return tea.Tick(busyBeat, func(time.Time) tea.Msg { return t })
+	return m.c.After(busyBeat, t)
 }

@@ -41,7 +41,6 @@ type model struct {
 	jobs    int // ids given out
 	outcome *Outcome
 	session Terminal
-	shell   string
 }
 
 // Terminal is what the root needs of the terminal it draws on.
@@ -57,6 +56,13 @@ func newModel(c *pages.Common, p term.Profile, width, height int, t Terminal) *m
 	m := &model{c: c, profile: p, width: width, height: height, session: t, shown: c.Now()}
 	m.stack = []pages.Page{pages.NewLooking(c)}
 	return m
+}
+
+// watch makes the page of a run the first one.
+func (m *model) watch(run string) {
+	if run != "" {
+		m.stack = []pages.Page{pages.NewRunning(m.c, run, nil)}
+	}
 }
 
 func (m *model) Init() tea.Cmd { return m.top().Appear() }

@@ -31,9 +31,11 @@ type Options struct {
 	AnswersPath string
 	// Shell is what ! opens; "": the operator's own.
 	Shell string
-	// Supervise runs the screen in a child process, so that the terminal is
-	// given back even when that is killed.
-	Supervise bool
+	// Watch is a run to follow instead of asking anything.
+	Watch string
+	// Direct draws in this process. Otherwise the screen runs in a child, and
+	// this process gives the terminal back even when that is killed.
+	Direct bool
 	// Notes takes stacks of panics and of SIGQUIT; nil: standard error.
 	Notes func(text string)
 }
@@ -44,6 +46,16 @@ func (o Options) saveDir() string {
 		return "."
 	}
 	return filepath.Dir(o.AnswersPath)
+}
+
+// HasTTY says that keys can be read from a controlling terminal although
+// standard input is none.
+func HasTTY() bool {
+	tty, opened, err := term.Input(nil)
+	if opened {
+		tty.Close()
+	}
+	return err == nil
 }
 
 // Outcome is how the wizard ended.
@@ -81,10 +93,10 @@ func Run(ctx context.Context, w workflow.Wizard, o Options) (Outcome, error) {
 	}
 	profile := term.Detect(facts)
 	if profile.Mode == term.Line {
-		out, err := line.Run(ctx, w, line.Options{In: in, Out: o.Out, Reason: profile.Reason, Version: o.Version, AnswersPath: o.AnswersPath})
+		out, err := line.Run(ctx, w, line.Options{In: in, Out: o.Out, Reason: profile.Reason, Version: o.Version, AnswersPath: o.AnswersPath, Watch: o.Watch})
 		return Outcome{Exit: out.Exit, Run: out.Run}, err
 	}
-	if o.Supervise && !term.Supervised() {
+	if !o.Direct && !term.Supervised() {
 		exit, err := term.Supervise(in, o.Out)
 		return Outcome{Exit: exit}, err
 	}
@@ -103,6 +115,7 @@ func screen(ctx context.Context, w workflow.Wizard, o Options, in *os.File, prof
 	reader := term.NewReader(in)
 	reader.Hangup = session.Hangup
 	m := newModel(newCommon(ctx, w, o, look.New(profile)), profile, width, height, &terminal{session: session, in: in, out: o.Out, shell: o.shell()})
+	m.watch(o.Watch)
 	if !known {
 		reader.Cursor = func(row, col int) { go program.Send(tea.WindowSizeMsg{Width: col, Height: row}) }
 	}

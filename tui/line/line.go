@@ -25,6 +25,8 @@ type Options struct {
 	Reason      string
 	Version     string
 	AnswersPath string
+	// Watch is a run to follow instead of asking anything.
+	Watch string
 }
 
 // Outcome is how it ended.
@@ -66,6 +68,9 @@ func Run(ctx context.Context, w workflow.Wizard, o Options) (Outcome, error) {
 
 // walk asks every question in turn.
 func (s *session) walk() (int, error) {
+	if s.o.Watch != "" {
+		return s.follow(s.o.Watch, nil)
+	}
 	survey, err := s.w.Survey(s.ctx)
 	if err != nil {
 		return 0, err

@@ -138,8 +138,7 @@ func (s *session) follow(run string, p *plan.Plan) (int, error) {
 	s.say("Run " + run + ". It goes on when this ends; come back with:  fitout attach " + run)
 	r := journal.Open(s.w.RunDir(run))
 	defer r.Close()
-	sum := journal.NewSummary()
-	var lines []string
+	sum := pages.NewTale()
 	said, news := time.Time{}, time.Now()
 	for {
 		events, err := r.Next(0)
@@ -150,7 +149,6 @@ func (s *session) follow(run string, p *plan.Plan) (int, error) {
 			news = time.Now()
 			sum.Add(e)
 			if l := pages.Line(e); l != "" {
-				lines = append(lines, l)
 				s.say(l)
 			}
 			if e.Event == journal.Progress && e.Total > 0 && time.Since(said) > sayEvery {
@@ -159,7 +157,7 @@ func (s *session) follow(run string, p *plan.Plan) (int, error) {
 			}
 		}
 		if sum.Ended || (time.Since(news) > runnerGone && s.w.Current() != run) {
-			return s.end(run, p, sum, lines), nil
+			return s.end(run, p, sum), nil
 		}
 		select {
 		case <-time.After(pull):
@@ -186,13 +184,13 @@ func (s *session) cancel(run string) {
 }
 
 // end prints the result as the screens do.
-func (s *session) end(run string, p *plan.Plan, sum journal.Summary, log []string) int {
+func (s *session) end(run string, p *plan.Plan, sum pages.Tale) int {
 	s.say("")
 	if sum.Outcome == journal.OutcomeDone || sum.Outcome == journal.OutcomeRolledBack {
-		s.say(pages.NewResult(s.common, run, p, sum, log).Text(79)...)
+		s.say(pages.NewResult(s.common, run, p, sum).Text(79)...)
 		return sum.Exit
 	}
-	f := pages.NewFailure(s.common, run, p, sum, log)
+	f := pages.NewFailure(s.common, run, p, sum)
 	s.say(f.Text(79)...)
 	if sum.Ended {
 		return sum.Exit

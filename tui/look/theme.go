@@ -115,5 +115,14 @@ func (t *Theme) Paint(r Role, text string) string {
 	return st.Render(text)
 }
 
+// Text is foreign text on one line, in the characters of the profile; it has
+// its final width, so columns stay in line.
+func (t *Theme) Text(text string) string {
+	if t.Rich {
+		return Line(text)
+	}
+	return ASCII(Line(text))
+}
+
 // Focus draws the line the cursor is on; colours inside it give way.
 func (t *Theme) Focus(line string) string { return t.Paint(Cursor, ansi.Strip(line)) }

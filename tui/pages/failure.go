@@ -11,6 +11,7 @@ import (
 	"fitout/tui/choice"
 	"fitout/tui/look"
 	"fitout/workflow"
+	"fitout/workflow/finding"
 	"fitout/workflow/journal"
 	"fitout/workflow/plan"
 )
@@ -19,16 +20,15 @@ import (
 // on from here.
 type Failure struct {
 	*Common
-	run   string
-	plan  *plan.Plan
-	sum   journal.Summary
-	lines []string
-	list  List
+	run  string
+	plan *plan.Plan
+	sum  Tale
+	list List
 }
 
 // NewFailure is the page of a run that did not end well.
-func NewFailure(c *Common, run string, p *plan.Plan, s journal.Summary, log []string) *Failure {
-	return &Failure{Common: c, run: run, plan: p, sum: s, lines: log}
+func NewFailure(c *Common, run string, p *plan.Plan, s Tale) *Failure {
+	return &Failure{Common: c, run: run, plan: p, sum: s}
 }
 
 // outcomes say in what state each outcome leaves the node. One that is not here
@@ -90,7 +90,7 @@ func (f *Failure) ways() []way {
 		list = append(list, way{'i', "choose another image", f.other})
 	}
 	return append(list,
-		way{'l', "show the log (" + look.Count(len(f.lines), "line") + ")", f.log},
+		way{'l', "show the log (" + look.Count(len(f.sum.Log), "line") + ")", f.log},
 		way{'s', "save a support bundle", f.bundle},
 		way{'!', "a shell; exit comes back to this page", nil},
 		way{'q', fmt.Sprintf("quit and leave it like this (exit code %d)", f.exit()), f.quit})
@@ -182,7 +182,7 @@ func (f *Failure) other() tea.Cmd {
 }
 
 func (f *Failure) log() tea.Cmd {
-	return send(Push{NewLog(f.Common, func() []string { return f.lines })})
+	return send(Push{NewLog(f.Common, func() []string { return f.sum.Log })})
 }
 
 // bundled is the end of making a bundle.
@@ -211,12 +211,15 @@ func (f *Failure) Text(w int) []string {
 	if i := f.sum.Failed; i >= 0 {
 		s := f.sum.Steps[i]
 		head += fmt.Sprintf("  step %d %s", i+1, s.ID)
-		if !s.Ended.IsZero() && !s.Began.IsZero() {
-			head += ", after " + look.About(s.Ended.Sub(s.Began))
+		if !s.Began.IsZero() && f.sum.Cause.Time.After(s.Began) {
+			head += ", after " + look.About(f.sum.Cause.Time.Sub(s.Began))
 		}
-		lines = append(lines, indent(2, look.Wrap(s.Message, w-2))...)
-		if s.Code != "" {
-			lines = append(lines, look.Cut("Help   fitout explain "+s.Code, w))
+		lines = append(lines, indent(2, look.Wrap(f.sum.Cause.Message, w-2))...)
+		if e, ok := finding.Explain(finding.Code(f.sum.Cause.Code)); ok && e.Cure != "" {
+			lines = append(lines, paragraph(w, 7, "Cure", e.Cure)...)
+		}
+		if f.sum.Cause.Code != "" {
+			lines = append(lines, look.Cut("Help   fitout explain "+f.sum.Cause.Code, w))
 		}
 	} else if f.sum.Message != "" {
 		lines = append(lines, indent(2, look.Wrap(f.sum.Message, w-2))...)

@@ -106,7 +106,7 @@ func (w *Word) Starts(k tea.KeyMsg) bool {
 
 // Key takes a key. On Enter with the right word it returns the command that
 // confirms after a moment of silence.
-func (w *Word) Key(p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) {
+func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) {
 	w.armed++
 	if k.Paste {
 		w.Note = "pasted text does not count here: type " + w.Want
@@ -128,7 +128,7 @@ func (w *Word) Key(p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) {
 			w.Value = nil
 			return true, nil
 		}
-		return true, later(p, settle, Confirmed{w.armed})
+		return true, c.later(p, settle, Confirmed{w.armed})
 	}
 	return w.Text.Key(k), nil
 }

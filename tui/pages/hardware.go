@@ -186,7 +186,7 @@ func (h *Hardware) Body(w, rows int) []string {
 	t := look.NewTable(w-2,
 		look.Column{Head: "Sel", Width: 3}, look.Column{Head: "Device"}, look.Column{Head: "Vendor:dev", Width: 10, Drop: 1},
 		look.Column{Head: "Driver now", Width: 13, Drop: 2}, look.Column{Head: "State", Width: 16})
-	hints := h.hints(shown)
+	hints := h.hints(w, shown)
 	lines := h.list.draw(h.Theme, rows-len(info)-2, len(shown), func(at int) string {
 		return h.line(t, shown[at])
 	})
@@ -253,7 +253,7 @@ func (h *Hardware) line(t *look.Table, i int) string {
 	case k.State == finding.StateNoImage || k.State == finding.StateFailed:
 		sel = h.Theme.Marks.Problem
 	}
-	name := look.Line(k.Name)
+	name := h.Theme.Text(k.Name)
 	if name == "" {
 		name = "(unnamed) class " + k.Class
 	}
@@ -284,14 +284,14 @@ func (h *Hardware) nothing() []string {
 }
 
 // hints explain the state words that are on the screen.
-func (h *Hardware) hints(shown []int) []string {
+func (h *Hardware) hints(w int, shown []int) []string {
 	var lines []string
 	seen := map[finding.State]bool{}
 	for _, i := range shown {
 		s := h.Choices.Survey.Kinds[i].State
 		if !seen[s] && s != finding.StateOK {
 			seen[s] = true
-			lines = append(lines, fmt.Sprintf("%-16s  %s", look.State(s), finding.StateSentence(s)))
+			lines = append(lines, paragraph(w, 18, look.State(s), finding.StateSentence(s))...)
 		}
 	}
 	return lines

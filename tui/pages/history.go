@@ -110,7 +110,7 @@ func (y *History) Body(w, h int) []string {
 	t := look.NewTable(w-2, look.Column{Head: "Run", Width: 16}, look.Column{Head: "Began", Width: 16, Drop: 1}, look.Column{Head: "Outcome", Width: 18}, look.Column{Head: "What", Drop: 2})
 	list := y.list.draw(y.Theme, h-1, len(y.runs), func(at int) string {
 		r := y.runs[at]
-		return t.Row(r.Run, r.Began.Local().Format("2006-01-02 15:04"), look.Upper(r.Outcome), look.Line(r.What))
+		return t.Row(r.Run, r.Began.Local().Format("2006-01-02 15:04"), look.Upper(r.Outcome), y.Theme.Text(r.What))
 	})
 	y.rows = list.rows
 	return look.Fit(h, look.Block{Lines: append([]string{y.Theme.Paint(look.Faint, "  "+t.Heads())}, list.text...), Keep: look.Need})

@@ -97,7 +97,7 @@ func (p *Images) readNext() tea.Cmd {
 			})
 			return To{p, examined{o, ex, err}}
 		}
-		return tea.Batch(read, later(p, time.Second, tick{}))
+		return tea.Batch(read, p.later(p, time.Second, tick{}))
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (p *Images) Update(msg tea.Msg) tea.Cmd {
 		if t := p.total.Load(); t > 0 {
 			p.percent = int(p.done.Load() * 100 / t)
 		}
-		return later(p, time.Second, tick{})
+		return p.later(p, time.Second, tick{})
 	case settled:
 		if msg.at == p.list.Cur {
 			p.shown = msg.at
@@ -172,7 +172,7 @@ func (p *Images) move(at int) tea.Cmd {
 		p.shown = at
 		return nil
 	}
-	return later(p, rest, settled{at})
+	return p.later(p, rest, settled{at})
 }
 
 // rest is how long a cursor stands still before the detail block follows it.
@@ -281,7 +281,7 @@ func (p *Images) table(w int) (*look.Table, int) {
 		room = 3
 	}
 	kernels = min(kernels, room)
-	cols := []look.Column{{Width: 1}, {Width: 2}, {Head: "Image"}, {Head: "Size", Width: 7, Drop: 2, Right: true}}
+	cols := []look.Column{{Width: 3}, {Head: "Image"}, {Head: "Size", Width: 7, Drop: 2, Right: true}}
 	for i := 0; i < kernels; i++ {
 		cols = append(cols, look.Column{Head: kernelHead(p.Choices.Survey.Kernels[i]), Width: 14, Drop: i})
 	}
@@ -289,7 +289,7 @@ func (p *Images) table(w int) (*look.Table, int) {
 }
 
 func (p *Images) heads(t *look.Table, kernels int) []string {
-	second := []string{"", "", "", ""}
+	second := []string{"", "", ""}
 	for i := 0; i < kernels; i++ {
 		second = append(second, tail(p.Choices.Survey.Kernels[i].Release, 14))
 	}
@@ -298,7 +298,7 @@ func (p *Images) heads(t *look.Table, kernels int) []string {
 
 func (p *Images) line(t *look.Table, kernels, at, best int) string {
 	if at == len(p.kind().Offers) {
-		return t.Row("", " 0", "leave it alone")
+		return t.Row("  0", "leave it alone")
 	}
 	o := &p.kind().Offers[at]
 	star := ""
@@ -309,7 +309,7 @@ func (p *Images) line(t *look.Table, kernels, at, best int) string {
 	if o.Examined != nil && o.Examined.Bytes > 0 {
 		size = plan.Size(o.Examined.Bytes)
 	}
-	cells := []string{star, fmt.Sprintf("%2d", at+1), look.Line(o.Name()), size}
+	cells := []string{fmt.Sprintf("%1s%2d", star, at+1), p.Theme.Text(o.Name()), size}
 	for i := 0; i < kernels; i++ {
 		cells = append(cells, p.verdict(o, at, i))
 	}

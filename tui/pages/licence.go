@@ -66,7 +66,7 @@ func (l *Licence) key(k tea.KeyMsg) tea.Cmd {
 		_, cmd := l.reader.Key(l.Common, k, l.q.Licence.Text)
 		return cmd
 	case l.word.Active() || l.word.Starts(k) || k.Paste:
-		if handled, cmd := l.word.Key(l, k); handled {
+		if handled, cmd := l.word.Key(l.Common, l, k); handled {
 			return cmd
 		}
 	case letter(k) == 'd':

@@ -14,6 +14,7 @@ type Log struct {
 	*Common
 	source func() []string
 	follow bool
+	wrap   bool
 	text   string // as it was when it was frozen
 	reader Reader
 }
@@ -47,6 +48,9 @@ func (l *Log) Update(msg tea.Msg) tea.Cmd {
 		case 'f':
 			l.freeze(l.follow)
 			return nil
+		case 'w':
+			l.wrap = !l.wrap
+			return nil
 		}
 		switch Means(k) {
 		case Up, PageUp, First, Search:
@@ -68,7 +72,7 @@ func (l *Log) freeze(on bool) {
 }
 
 func (l *Log) Body(w, h int) []string {
-	l.reader.Lay(l.current(), w, false)
+	l.reader.Lay(l.current(), w, l.wrap)
 	if l.follow {
 		l.reader.Top = len(l.reader.lines)
 	}
@@ -81,10 +85,10 @@ func (l *Log) Body(w, h int) []string {
 }
 
 func (l *Log) Keys() []look.Key {
-	return []look.Key{{Keys: "PgUp/PgDn", Does: "read"}, {Keys: "End", Does: "follow"}, {Keys: "f", Does: "freeze"}, {Keys: "/", Does: "search"},
+	return []look.Key{{Keys: "PgUp/PgDn", Does: "read"}, {Keys: "End", Does: "follow"}, {Keys: "f", Does: "freeze"}, {Keys: "w", Does: "wrap"}, {Keys: "/", Does: "search"},
 		{Keys: "s", Does: "save"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
 }
 
 func (l *Log) Help() []string {
-	return []string{"The log of the run. It follows the end; moving up or f holds it still, End follows again. / searches, n goes to the next place, s saves it."}
+	return []string{"The log of the run. It follows the end; moving up or f holds it still, End follows again. / searches, n goes to the next place, s saves it. Lines that are too long end in ~; w wraps them."}
 }

@@ -166,7 +166,7 @@ func (m *Maintenance) Body(w, h int) []string {
 		for i, o := range m.options() {
 			mark, text := "  ", string(rune('1'+i))+" "+o.text
 			if i == m.list.Cur {
-				mark, text = m.Theme.Paint(look.Cursor, m.Theme.Marks.Cursor)+" ", m.Theme.Focus(text)
+				mark, text = "", m.Theme.Focus(m.Theme.Marks.Cursor+" "+text)
 			}
 			list = append(list, mark+text)
 			note := o.note

@@ -49,6 +49,8 @@ type Common struct {
 	Choices *choice.Choices
 	Theme   *look.Theme
 	Now     func() time.Time
+	// Timer makes messages that come later; nil: tea.Tick.
+	Timer   func(d time.Duration, m tea.Msg) tea.Cmd
 	Context context.Context
 	// AnswersPath is where the answers are saved when a run starts.
 	AnswersPath string
@@ -104,10 +106,16 @@ func work(label string, do func(ctx context.Context, p image.Progress) tea.Msg) 
 	return send(Work{Label: label, Do: do})
 }
 
-// later addresses a message to a page after a while.
-func later(p Page, d time.Duration, m tea.Msg) tea.Cmd {
-	return tea.Tick(d, func(time.Time) tea.Msg { return To{p, m} })
+// After is a command whose message comes after a while.
+func (c *Common) After(d time.Duration, m tea.Msg) tea.Cmd {
+	if c.Timer != nil {
+		return c.Timer(d, m)
+	}
+	return tea.Tick(d, func(time.Time) tea.Msg { return m })
 }
+
+// later addresses a message to a page after a while.
+func (c *Common) later(p Page, d time.Duration, m tea.Msg) tea.Cmd { return c.After(d, To{p, m}) }
 
 // The extras are what an engine may offer beyond workflow.Wizard. A page whose
 // extra is missing names the command that does the same.

@@ -36,6 +36,10 @@ func (p *Pager) Update(msg tea.Msg) tea.Cmd {
 	if !ok {
 		return nil
 	}
+	if letter(k) == 'w' && !p.reader.Asking() {
+		p.wrapped = !p.wrapped
+		return nil
+	}
 	if handled, cmd := p.reader.Key(p.Common, k, p.text); handled {
 		return cmd
 	}
@@ -52,11 +56,11 @@ func (p *Pager) Body(w, h int) []string {
 }
 
 func (p *Pager) Keys() []look.Key {
-	return []look.Key{{Keys: "PgUp/PgDn", Does: "read"}, {Keys: "/", Does: "search"}, {Keys: "s", Does: "save"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
+	return []look.Key{{Keys: "PgUp/PgDn", Does: "read"}, {Keys: "/", Does: "search"}, {Keys: "w", Does: "wrap"}, {Keys: "s", Does: "save"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
 }
 
 func (p *Pager) Help() []string {
-	return []string{"A text. PgUp, PgDn, Home and End move in it, / searches, n goes to the next place found, s saves it to a file, b goes back."}
+	return []string{"A text. PgUp, PgDn, Home and End move in it, / searches, n goes to the next place found, s saves it to a file, w wraps lines that are too long, b goes back."}
 }
 
 // Reader is the part of a page in which a text is read.
@@ -67,6 +71,7 @@ type Reader struct {
 	lines []string
 	width int
 	from  string // the text that was laid out
+	wraps bool
 	rows  int
 
 	find   Text
@@ -80,10 +85,10 @@ func (r *Reader) Asking() bool { return r.asking != "" }
 
 // Lay lays the text out for a width; the same text is laid out once.
 func (r *Reader) Lay(text string, w int, wrapped bool) {
-	if r.lines != nil && r.width == w && r.from == text {
+	if r.lines != nil && r.width == w && r.wraps == wrapped && r.from == text {
 		return
 	}
-	r.from, r.width = text, w
+	r.from, r.width, r.wraps = text, w, wrapped
 	if wrapped {
 		r.lines = look.Wrap(text, w)
 	} else {

@@ -158,7 +158,7 @@ func (p *Plan) key(k tea.KeyMsg) tea.Cmd {
 	case p.named:
 		return p.name(k)
 	case p.word.Active() || p.word.Starts(k) || k.Paste:
-		if handled, cmd := p.word.Key(p, k); handled {
+		if handled, cmd := p.word.Key(p.Common, p, k); handled {
 			return cmd
 		}
 	}
@@ -198,7 +198,7 @@ func (p *Plan) move(at int) tea.Cmd {
 		p.shown = at
 		return nil
 	}
-	return later(p, rest, settled{at})
+	return p.later(p, rest, settled{at})
 }
 
 // yaml shows the answers file that the plan was made from.
@@ -244,6 +244,9 @@ func (p *Plan) Body(w, h int) []string {
 	if p.Choices.Survey.Simulated {
 		head = append(head, "SIMULATED: this is not the live node; kernel calls have no effect.")
 	}
+	if len(p.plan.Risks) > 0 {
+		head = append(head, look.Cut("Risks taken: "+strings.Join(p.plan.Risks, ", "), w))
+	}
 	field := []string{repeat(p.Theme.Marks.Rule, w), look.Cut(p.word.Line(p.Theme, "To run it,", w), w)}
 	if p.named {
 		field = p.saveLine(w).Lines
@@ -261,7 +264,7 @@ func (p *Plan) Body(w, h int) []string {
 		if len(d.Undo) > 0 {
 			undo = d.Undo[0]
 		}
-		return t.Row(fmt.Sprint(at+1), p.plan.Steps[at].ID, look.Line(d.Title), look.Line(undo))
+		return t.Row(fmt.Sprint(at+1), p.plan.Steps[at].ID, p.Theme.Text(d.Title), p.Theme.Text(undo))
 	})
 	p.rows = list.rows
 	table := append([]string{p.Theme.Paint(look.Faint, "  "+t.Heads())}, list.text...)

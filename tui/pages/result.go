@@ -20,16 +20,15 @@ type Result struct {
 	*Common
 	run    string
 	plan   *plan.Plan
-	sum    journal.Summary
-	lines  []string
+	sum    Tale
 	scroll Scroll
 	n      int
 	rows   int
 }
 
 // NewResult is the page of a run that ended well.
-func NewResult(c *Common, run string, p *plan.Plan, s journal.Summary, log []string) *Result {
-	return &Result{Common: c, run: run, plan: p, sum: s, lines: log, rows: 10}
+func NewResult(c *Common, run string, p *plan.Plan, s Tale) *Result {
+	return &Result{Common: c, run: run, plan: p, sum: s, rows: 10}
 }
 
 func (r *Result) Appear() tea.Cmd { return nil }
@@ -45,7 +44,7 @@ func (r *Result) Update(msg tea.Msg) tea.Cmd {
 		case 'q':
 			return send(Quit{Exit: r.sum.Exit, Text: r.Text(79)})
 		case 'l':
-			return send(Push{NewLog(r.Common, func() []string { return r.lines })})
+			return send(Push{NewLog(r.Common, func() []string { return r.sum.Log })})
 		case 'c':
 			return r.show()
 		case 'm':

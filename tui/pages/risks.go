@@ -55,7 +55,7 @@ func (r *Risks) Update(msg tea.Msg) tea.Cmd {
 		return send(Replace{NewPlanning(r.Common)})
 	case tea.KeyMsg:
 		if r.word.Active() || r.word.Starts(msg) || msg.Paste {
-			if handled, cmd := r.word.Key(r, msg); handled {
+			if handled, cmd := r.word.Key(r.Common, r, msg); handled {
 				return cmd
 			}
 		}

@@ -20,7 +20,6 @@ const (
 	pullBasic = time.Second
 	pullRich  = 250 * time.Millisecond
 	pullMax   = 2000
-	keepLines = 2000
 	tailBasic = 6
 	tailRich  = 12
 	// runnerGone is how long a run may be silent without a runner.
@@ -34,8 +33,7 @@ type Running struct {
 	run    string
 	plan   *plan.Plan // nil for a run that was attached to
 	reader *journal.Reader
-	sum    journal.Summary
-	lines  []string
+	sum    Tale
 	frozen []string // the tail as it was when f was pressed, nil when it runs
 	now    time.Time
 	begin  time.Time // when following began
@@ -50,7 +48,7 @@ type Running struct {
 func NewRunning(c *Common, run string, p *plan.Plan) *Running {
 	now := c.Now()
 	c.Run = run
-	return &Running{Common: c, run: run, plan: p, reader: journal.Open(c.Wizard.RunDir(run)), sum: journal.NewSummary(), now: now, begin: now, news: now}
+	return &Running{Common: c, run: run, plan: p, reader: journal.Open(c.Wizard.RunDir(run)), sum: NewTale(), now: now, begin: now, news: now}
 }
 
 // NewFollowing follows a run on which a runner was started again; last is the
@@ -120,38 +118,27 @@ func (r *Running) take(msg pulled) tea.Cmd {
 	for _, e := range msg.events {
 		r.sum.Add(e)
 		r.news = r.now
-		switch e.Event {
-		case journal.Log:
-			r.lines = append(r.lines, e.Time.Local().Format("15:04:05")+" "+look.Line(e.Message))
-		case journal.StepEv:
-			if e.State == journal.Failed {
-				r.lines = append(r.lines, e.Time.Local().Format("15:04:05")+" FAILED "+look.Line(e.Step+": "+e.Message))
-			}
-		}
 	}
-	if n := len(r.lines); n > keepLines {
-		r.lines = append([]string(nil), r.lines[n-keepLines:]...)
-	}
-	r.pace.add(r.now, r.sum, r.plan)
+	r.pace.add(r.now, r.sum.Summary, r.plan)
 	switch {
 	case r.sum.Ended && r.sum.LastSeq > r.after:
 		return r.ended()
 	case !msg.alive && r.now.Sub(r.news) > runnerGone:
 		return r.ended()
 	case msg.err != nil:
-		return tea.Batch(notice("The journal cannot be read: "+msg.err.Error()), later(r, r.interval(), tick{}))
+		return tea.Batch(notice("The journal cannot be read: "+msg.err.Error()), r.later(r, r.interval(), tick{}))
 	case len(msg.events) == pullMax:
 		return r.pull()
 	}
-	return later(r, r.interval(), tick{})
+	return r.later(r, r.interval(), tick{})
 }
 
 func (r *Running) ended() tea.Cmd {
 	_ = r.reader.Close()
 	if r.sum.Outcome == journal.OutcomeDone || r.sum.Outcome == journal.OutcomeRolledBack {
-		return send(Home{NewResult(r.Common, r.run, r.plan, r.sum, r.lines)})
+		return send(Home{NewResult(r.Common, r.run, r.plan, r.sum)})
 	}
-	return send(Home{NewFailure(r.Common, r.run, r.plan, r.sum, r.lines)})
+	return send(Home{NewFailure(r.Common, r.run, r.plan, r.sum)})
 }
 
 // asked is the answer to a request to stop.
@@ -177,13 +164,13 @@ func (r *Running) key(k tea.KeyMsg) tea.Cmd {
 	r.leave = false
 	switch letter(k) {
 	case 'l':
-		return send(Push{NewLog(r.Common, func() []string { return r.lines })})
+		return send(Push{NewLog(r.Common, func() []string { return r.sum.Log })})
 	case 'f':
 		if r.frozen != nil {
 			r.frozen = nil
 			return notice("The log runs again.")
 		}
-		r.frozen = append([]string{}, r.lines...)
+		r.frozen = append([]string{}, r.sum.Log...)
 		return notice("The log stands still here; the run goes on. f lets it run.")
 	case 'q':
 		if was {
@@ -283,7 +270,7 @@ func (r *Running) steps(w int) []string {
 		case journal.Failed, journal.UndoFail, journal.Skipped, journal.Undone, journal.Undoing:
 			text = look.Upper(string(s.State)) + "  " + s.Title
 		}
-		lines = append(lines, t.Row(r.Theme.Paint(role, mark), fmt.Sprint(i+1), s.ID, look.Line(text), clock))
+		lines = append(lines, t.Row(r.Theme.Paint(role, mark), fmt.Sprint(i+1), s.ID, r.Theme.Text(text), clock))
 	}
 	return lines
 }
@@ -335,7 +322,7 @@ func (r *Running) doing() string {
 
 // tail is the end of the log, n lines.
 func (r *Running) tail(w, n int) []string {
-	lines := r.lines
+	lines := r.sum.Log
 	if r.frozen != nil {
 		lines = r.frozen
 	}

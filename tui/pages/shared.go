@@ -24,7 +24,7 @@ func (l *List) draw(th *look.Theme, rows, n int, line func(at int) string) drawn
 	for at := start; at < end; at++ {
 		text := line(at)
 		if at == l.Cur {
-			d.text = append(d.text, th.Paint(look.Cursor, th.Marks.Cursor)+" "+th.Focus(text))
+			d.text = append(d.text, th.Focus(th.Marks.Cursor+" "+text))
 		} else {
 			d.text = append(d.text, "  "+text)
 		}

@@ -94,7 +94,7 @@ func (p *When) Body(w, h int) []string {
 			against = append(against, look.Wrap(fmt.Sprintf("%d is not possible here: %s", i+1, o.Impossible), w)...)
 		}
 		if i == p.list.Cur {
-			mark, text = p.Theme.Paint(look.Cursor, p.Theme.Marks.Cursor)+" ", p.Theme.Focus(text)
+			mark, text = "", p.Theme.Focus(p.Theme.Marks.Cursor+" "+text)
 		}
 		list = append(list, mark+text)
 		small = append(small, mark+text, p.Theme.Paint(look.Faint, "    "+o.Means))

@@ -70,7 +70,7 @@ func (y *Why) Body(w, h int) []string {
 		lines = append(lines, y.Theme.Paint(look.Faint, t.Heads()))
 	}
 	for _, c := range j.Checks {
-		lines = append(lines, t.Row(look.Line(c.Name), look.Line(c.Result), look.Line(c.Detail)))
+		lines = append(lines, t.Row(y.Theme.Text(c.Name), y.Theme.Text(c.Result), y.Theme.Text(c.Detail)))
 	}
 	for _, f := range j.Findings {
 		lines = append(lines, "")
