@@ -95,7 +95,7 @@ func (a *PutFirmware) Prepare(_ context.Context, n *hostops.Node) error {
 			bytes += uint64(size)
 		}
 	}
-	if cur, err := n.ReadString(firmwareParam); err == nil && cur != "" && cur != firmwareDir(a.State) && !strings.HasPrefix(cur, "/run/fitout") {
+	if cur := firmwarePath(n); cur != "" && cur != firmwareDir(a.State) && !strings.HasPrefix(cur, "/run/fitout") {
 		a.Foreign = cur
 		if err := a.planLinks(n); err != nil {
 			return err
@@ -246,8 +246,21 @@ func setFirmwarePath(n *hostops.Node, state string) error {
 	if entries, err := os.ReadDir(n.Path(dir)); err != nil || len(entries) == 0 {
 		return nil
 	}
-	if cur, err := n.ReadString(firmwareParam); err != nil || cur == dir {
+	if !n.Exists(firmwareParam) || firmwarePath(n) == dir {
 		return nil
 	}
-	return n.WriteKernel(firmwareParam, dir)
+	return writeFirmwarePath(n, dir)
+}
+
+// firmwarePath is the kernel's extra firmware directory, "" for none.
+func firmwarePath(n *hostops.Node) string {
+	b, _ := n.ReadFile(firmwareParam)
+	value, _, _ := strings.Cut(string(b), "\x00")
+	return strings.TrimSpace(value)
+}
+
+// writeFirmwarePath ends the value with a zero byte: an empty write would be
+// none at all, and a newline would become part of the path.
+func writeFirmwarePath(n *hostops.Node, dir string) error {
+	return n.WriteKernel(firmwareParam, dir+"\x00")
 }

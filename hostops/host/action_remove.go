@@ -78,7 +78,7 @@ func (a *TakeOut) Prepare(_ context.Context, n *hostops.Node) error {
 			a.measure(n, k, kept)
 		}
 	}
-	a.Firmware, _ = n.ReadString(firmwareParam)
+	a.Firmware = firmwarePath(n)
 	if a.Last {
 		if err := a.foreignLinks(n); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (a *TakeOut) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 		return err
 	}
 	if a.Last && a.Firmware == firmwareDir(a.State) {
-		if err := n.WriteKernel(firmwareParam, foreignDir(a.Foreign)); err != nil {
+		if err := writeFirmwarePath(n, foreignDir(a.Foreign)); err != nil {
 			out.Line("the kernel keeps its firmware path until reboot: " + err.Error())
 		}
 	}
@@ -228,8 +228,8 @@ func (a *TakeOut) Undo(ctx context.Context, n *hostops.Node, _ hostops.Sink) err
 			return err
 		}
 	}
-	if cur, err := n.ReadString(firmwareParam); err == nil && cur != a.Firmware {
-		if err := n.WriteKernel(firmwareParam, a.Firmware); err != nil {
+	if n.Exists(firmwareParam) && firmwarePath(n) != a.Firmware {
+		if err := writeFirmwarePath(n, a.Firmware); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func base() map[string]string {
 func kernel(dir, rel string) map[string]string {
 	d := dir + "/" + rel + "/"
 	return map[string]string{
-		d + "modules.dep":             "kernel/drivers/net/mii.ko:\nkernel/drivers/net/ethernet/intel/e100.ko: kernel/drivers/net/mii.ko\n",
+		d + "modules.dep":             "kernel/lib/crc.ko:\nkernel/drivers/net/mii.ko: kernel/lib/crc.ko\nkernel/drivers/net/ethernet/intel/e100.ko: kernel/drivers/net/mii.ko kernel/lib/crc.ko\n",
 		d + "modules.alias":           "alias pci:v00008086d00001229sv*sd*bc02sc00i* e100\n",
 		d + "modules.builtin":         "kernel/drivers/pci/pcie/pcieportdrv.ko\n",
 		d + "modules.builtin.modinfo": "",
