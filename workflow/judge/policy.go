@@ -55,6 +55,7 @@ func (x *examination) checkSignatures() {
 	for _, m := range mods {
 		tainting += x.checkSignature(m)
 	}
+	x.mergeNotes(before)
 	p := x.policy()
 	found := x.findings[before:]
 	switch {
@@ -67,6 +68,25 @@ func (x *examination) checkSignatures() {
 	default:
 		x.check("signature", Passed, "signed by a key that this kernel has; %s", enforcement(p))
 	}
+}
+
+// mergeNotes leaves one note a kind where many modules only taint.
+func (x *examination) mergeNotes(from int) {
+	first := map[finding.Code]int{}
+	kept := x.findings[:from:from]
+	for _, f := range x.findings[from:] {
+		at, seen := first[f.Code]
+		if f.Severity != finding.Note || !seen {
+			first[f.Code] = len(kept)
+			kept = append(kept, f)
+			continue
+		}
+		kept[at].Evidence = append(kept[at].Evidence, f.Message)
+	}
+	for _, at := range first {
+		kept[at].Evidence = few(kept[at].Evidence)
+	}
+	x.findings = kept
 }
 
 func enforcement(p *kmod.Policy) string {

@@ -75,6 +75,22 @@ func TestEnforcementByKernelArgumentOnly(t *testing.T) {
 	require.Equal(t, finding.Blocked, Judge(in).Verdict, "what is expected of the next boot counts")
 }
 
+func TestManyUnsignedModulesAreOneNote(t *testing.T) {
+	in := input(t, newImage(t).file(k57, "ne2k-pci.ko", unsigned(t, realModule(t, k57, "ne2k-pci.ko"))).
+		file(k57, "8390.ko", unsigned(t, realModule(t, k57, "8390.ko"))))
+	in.Devices = []string{nicNe2k}
+	j := Judge(in)
+	require.Equal(t, finding.OK, j.Verdict, j.Findings)
+	require.Equal(t, []string{"ne2k-pci.ko carries no signature; signatures are not enforced"}, mustFind(t, j, "unsigned").Evidence)
+	n := 0
+	for _, f := range j.Findings {
+		if f.Code == "unsigned" {
+			n++
+		}
+	}
+	require.Equal(t, 1, n)
+}
+
 func TestEnrolledKeyIsNotTheOneTheModuleIsSignedWith(t *testing.T) {
 	p := policyWith(enforcing)
 	p.Keys = []kmod.Key{{Keyring: ".machine", ID: "aabb", Description: "ISO MOK"}}
