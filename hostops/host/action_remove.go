@@ -130,6 +130,7 @@ func (a *TakeOut) foreignLinks(n *hostops.Node) error {
 
 // Do moves the files aside and indexes what is left.
 func (a *TakeOut) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
+	a.stopUnits(ctx, n)
 	for _, f := range append(append([]OwnFile{}, a.Files...), a.Foreign...) {
 		if !f.there(n) {
 			continue
@@ -168,6 +169,16 @@ func (a *TakeOut) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 		}
 	}
 	return a.reload(ctx, n)
+}
+
+// stopUnits stops the units that are about to go. One that is not running
+// cannot be stopped, and need not be.
+func (a *TakeOut) stopUnits(ctx context.Context, n *hostops.Node) {
+	for _, f := range a.Files {
+		if name := path.Base(f.Path); f.Link == "" && (strings.HasSuffix(name, ".path") || strings.HasSuffix(name, ".service")) {
+			_ = systemctl(ctx, n, "stop", name)
+		}
+	}
 }
 
 // foreignDir is the host's own firmware directory that was joined, as far as

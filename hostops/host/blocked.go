@@ -95,7 +95,10 @@ func ClearBlocked(n *hostops.Node, state string) int {
 
 // writeMotd makes the message of the day from what stands: refusals, and
 // drivers the boot hook found missing. Nothing standing removes it.
-func writeMotd(n *hostops.Node, state string) {
+func writeMotd(n *hostops.Node, state string) { writeMotdAt(n, state, motdPath) }
+
+// writeMotdAt is for a hook in a chroot, which sees the host's /run elsewhere.
+func writeMotdAt(n *hostops.Node, state, at string) {
 	var lines []string
 	for _, b := range ReadBlocked(n, state) {
 		lines = append(lines, fmt.Sprintf("fitout: %s (checked %s, will be checked at the next attempt)", b.Sentence(), b.Checked.Format("2006-01-02 15:04")))
@@ -108,10 +111,10 @@ func writeMotd(n *hostops.Node, state string) {
 		}
 	}
 	if len(lines) == 0 {
-		_ = n.Remove(motdPath)
+		_ = n.Remove(at)
 		return
 	}
-	if err := n.WriteFile(motdPath, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+	if err := n.WriteFile(at, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		n.Log.Warn("the message of the day could not be written", "err", err)
 	}
 }

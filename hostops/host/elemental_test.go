@@ -178,6 +178,7 @@ func TestUpgradeHookThatMissesABuildSaysSoItself(t *testing.T) {
 			log, err := n.ReadString(state + "/hook.log")
 			require.NoError(t, err)
 			require.Contains(t, log, "no build")
+			require.Len(t, ReadBlocked(n, state), 1, "status says it before the reboot")
 			require.NoDirExists(t, root+"/lib/modules/"+kernelC+"/updates")
 		})
 	}

@@ -126,6 +126,12 @@ func describe(c *clue, family string) *Host {
 	if family == "ostree" {
 		h.layout.HoldInhibitor = rebootsByItself(c.n)
 	}
+	if p.oem != "" {
+		if by := strictBy(c.n, family, c.os); by != "" {
+			f.Evidence = append(f.Evidence, "hook failures stop an upgrade here: "+by)
+			f.Gate = BlocksFinalize
+		}
+	}
 	if family == "generic" {
 		keepGeneric(c, &f, &h.layout)
 	}

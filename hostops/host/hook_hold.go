@@ -63,7 +63,7 @@ func holdAgain(ctx context.Context, n *hostops.Node, l Layout, kernels []Kernel)
 		return &GateResult{Kernel: kernels[0].Release, Misses: []Miss{{Reason: err.Error()}}}
 	}
 	for _, k := range kernels {
-		r := Gate(ctx, n, l.State, k, Persisted(kept), GateOptions{Strength: BlocksFinalize})
+		r := Gate(ctx, n, l.State, k, Persisted(kept), GateOptions{Strength: BlocksFinalize, Losses: Losses(n, k, kept)})
 		if !r.Allow {
 			r.Override = "touch " + ReleaseFile
 			return &r

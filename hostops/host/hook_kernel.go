@@ -31,6 +31,7 @@ func judgeKernel(ctx context.Context, n *hostops.Node, state string, k Kernel, o
 		}
 		return fmt.Errorf("%w; kernel %s is refused unchecked, `fitout allow %s` lets it through once", err, k.Release, k.Release)
 	}
+	o.Losses = append(o.Losses, Losses(n, k, kept)...)
 	if r := Gate(ctx, n, state, k, Persisted(kept), o); !r.Allow {
 		return refusal{r}
 	}

@@ -65,7 +65,7 @@ func HookOstreeWait(ctx context.Context, n *hostops.Node, state string, every ti
 			return nil
 		}
 		kept, err := readKept(n, state)
-		if err == nil && Gate(ctx, n, state, *k, Persisted(kept), GateOptions{Rehearse: true, Strength: BlocksFinalize}).Allow {
+		if err == nil && Gate(ctx, n, state, *k, Persisted(kept), GateOptions{Rehearse: true, Strength: BlocksFinalize, Losses: Losses(n, *k, kept)}).Allow {
 			return nil
 		}
 		select {

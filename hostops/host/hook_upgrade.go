@@ -80,10 +80,37 @@ func HookAfterUpgrade(ctx context.Context, n *hostops.Node, a UpgradeArgs) error
 		res.Error = err.Error()
 		log.line(err.Error())
 	}
+	tellHost(ctx, n, a.State, res)
 	if werr := writeRecord(n, upgradePath(a.State, a.Driver), res); werr != nil {
 		err = errors.Join(err, werr)
 	}
 	return err
+}
+
+// tellHost makes the outcome seen on the running system, before anybody
+// reboots it: refusals as records, message of the day and kernel log of the
+// host, whose /run is not this chroot's.
+func tellHost(ctx context.Context, n *hostops.Node, state string, res UpgradeResult) {
+	for _, k := range res.Kernels {
+		p := blockedPath(state, k.Release)
+		if k.Verdict != "missing" {
+			_ = n.Remove(p)
+			pruneDirs(n, path.Dir(p), state)
+			continue
+		}
+		r := GateResult{Kernel: k.Release, Driver: res.Driver, Reason: k.Detail,
+			Cure:     "look before you reboot: unless it runs strict, this host goes on after a failed hook, and the new image lacks the driver; fit it for " + k.Release + " and upgrade again, or boot the fallback entry",
+			Override: "set onMissingModule: continue for it",
+			Misses:   []Miss{{Driver: res.Driver, Reason: k.Detail}}}
+		b := Blocked{GateResult: r, Since: res.At, Checked: res.At, Retryable: true}
+		if err := writeRecord(n, p, b); err != nil {
+			n.Log.Warn("the miss could not be recorded", "err", err)
+		}
+		shout(ctx, n, "fitout: "+r.Sentence())
+	}
+	if host := "/proc/1/root"; n.Exists(host + "/run") {
+		writeMotdAt(n, state, host+motdPath)
+	}
 }
 
 func upgradePath(state, driver string) string { return path.Join(state, "upgrade", driver+".json") }

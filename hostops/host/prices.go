@@ -35,6 +35,8 @@ func gatePrice(f Facts, p profile) []string {
 	switch {
 	case f.Family == "harvester":
 		return []string{"an upgrade that would lose it is held before it begins (up to two hours, released by /run/fitout/release or by the build's arrival), then fails its hook; the host goes on after a failed hook unless it runs with strict"}
+	case (f.Family == "elemental-v2" || f.Family == "elemental-v1") && f.Gate == BlocksFinalize:
+		return []string{"an upgrade on this node that would lose it is stopped, because hook failures count here (strict); one run from a container of the new image is not"}
 	case f.Family == "elemental-v2" || f.Family == "elemental-v1":
 		return []string{"this host ignores hook failures unless strict is set: fitout records and reports the loss before the reboot, it cannot stop the upgrade by itself",
 			"to block: set upgradeContainer.envs ELEMENTAL_STRICT=true in the ManagedOSImage, or label the node plan.upgrade.cattle.io/os-upgrader=disabled"}
