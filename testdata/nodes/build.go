@@ -57,7 +57,7 @@ func Build(t testing.TB, cards ...Card) string {
 	if len(cards) == 0 {
 		cards = []Card{Bridge, NIC, Disk}
 	}
-	b := builder{t: t, root: t.TempDir()}
+	b := builder{t: t, root: dir(t)}
 	b.system()
 	b.mkdir("sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/net", "sys/block", "sys/module")
 	b.file("sys/bus/pci/drivers_probe", "")

@@ -42,7 +42,7 @@ func Unpack(t testing.TB, name string) string {
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	require.NoError(t, err)
-	root := t.TempDir()
+	root := dir(t)
 	in := tar.NewReader(z)
 	for {
 		h, err := in.Next()
