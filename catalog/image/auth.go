@@ -101,7 +101,7 @@ func (e *endpoint) fetchToken(ctx context.Context, params map[string]string, log
 	if err := e.checkRealm(realm); err != nil {
 		return "", err
 	}
-	scope := or(params["scope"], "repository:"+e.repository+":pull")
+	scope := or(params["scope"], "repository:"+e.repository+":"+or(e.scope, "pull"))
 	req, err := tokenRequest(ctx, realm, params["service"], scope, login)
 	if err != nil {
 		return "", err

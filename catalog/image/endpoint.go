@@ -20,6 +20,8 @@ type endpoint struct {
 	repository string
 	// logins are found for this name; a mirror has its own.
 	loginName string
+	// scope is what a token is asked for, "pull" when empty.
+	scope string
 	// plain allows http, skipVerify an untrusted certificate.
 	plain, skipVerify bool
 	// fallback is the http base that is tried when https does not answer and

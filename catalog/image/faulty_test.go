@@ -64,7 +64,9 @@ func (f *faulty) misbehave(how func(w http.ResponseWriter, r *http.Request) bool
 	f.before, f.requests = how, nil
 }
 
-func (f *faulty) host() string { return strings.TrimPrefix(strings.TrimPrefix(f.URL, "https://"), "http://") }
+func (f *faulty) host() string {
+	return strings.TrimPrefix(strings.TrimPrefix(f.URL, "https://"), "http://")
+}
 
 // push stores an image past all faults.
 func (f *faulty) push(repo string, img v1.Image) string {

@@ -151,7 +151,9 @@ func TestClientCertificateOfCertsDIsShown(t *testing.T) {
 // digests are checked, and it may be taken away afterwards.
 func TestArchiveIsReadWithoutTheNetwork(t *testing.T) {
 	file := archived(t, asLayout(t, oneModule(t)))
-	proxy := func(k string) string { return map[string]string{"HTTPS_PROXY": "http://192.0.2.1:1", "HTTP_PROXY": "http://192.0.2.1:1"}[k] }
+	proxy := func(k string) string {
+		return map[string]string{"HTTPS_PROXY": "http://192.0.2.1:1", "HTTP_PROXY": "http://192.0.2.1:1"}[k]
+	}
 	img, err := openAt(t, "oci-archive:"+file, Options{Getenv: proxy})
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "s")
