@@ -6,12 +6,23 @@ package node
 type Maintenance struct {
 	// Cluster is "", "harvester", "rke2", "k3s" or "kubelet".
 	Cluster string
+	// Node is its name in the cluster, "" when unknown.
+	Node string
 	// State is "not-a-cluster-node", "in-maintenance", "entering",
 	// "cordoned", "in-service", "upgrading" or "unknown".
 	State string
+	// Unschedulable is spec.unschedulable as it was found. Who cordons the node
+	// for a run must find it false, and only then may make it schedulable again.
+	Unschedulable bool
 	// Why is the sentence; Evidence what was measured, one fact a line.
 	Why      string
 	Evidence []string
+	// Workloads still running here that maintenance would have moved away
+	// ("namespace/pod"; virtual machines as "namespace/vm NAME").
+	Workloads []string
+	// CannotEnter says why this node can never enter maintenance by the
+	// cluster's own means, "" when it can (or that is unknown).
+	CannotEnter string
 	// Enter and Leave are the commands a person would give.
 	Enter, Leave []string
 }
