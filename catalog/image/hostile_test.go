@@ -163,7 +163,7 @@ func (m multi) Write(p []byte) (int, error) {
 }
 
 func TestDecompressionBombIsStopped(t *testing.T) {
-	_, _, err := fetchLayers(t, Want{}, zeros(t, 1<<30))
+	_, _, err := fetchLayers(t, Want{}, zeros(t, 320<<20))
 	require.Equal(t, Limit, CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, "limit ratio")
 }
