@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"fitout/catalog/module"
 	"fitout/hostops"
 )
 
@@ -37,10 +39,43 @@ type PutFirmware struct {
 }
 
 // FirmwareFile is one file: From is where it is now, Name what the kernel asks
-// for ("vendor/fw.bin").
+// for ("vendor/fw.bin"). A packed file (vendor/fw.bin.zst) is unpacked: not
+// every kernel reads packed firmware. SHA256 and Size are of the unpacked one.
 type FirmwareFile struct {
 	Name, From, SHA256 string
 	Size               int64
+}
+
+// firmwareName is what the kernel asks for when a file of that name is packed
+// or not (kernel, firmware_loader: .xz and .zst are tried after the name).
+func firmwareName(file string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(file, ".xz"), ".zst")
+}
+
+// open opens the file's content, unpacked.
+func (f FirmwareFile) open(n *hostops.Node) (io.Reader, io.Closer, error) {
+	file, err := n.Open(f.From)
+	if err != nil {
+		return nil, nil, err
+	}
+	if firmwareName(f.From) == f.From {
+		return file, file, nil
+	}
+	r, _, err := module.Decompress(file)
+	if err != nil {
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("unpacking %s: %w", f.From, err)
+	}
+	return r, file, nil
+}
+
+func (f FirmwareFile) hash(n *hostops.Node) (string, int64, error) {
+	r, c, err := f.open(n)
+	if err != nil {
+		return "", 0, err
+	}
+	defer c.Close()
+	return hashReader(r)
 }
 
 // Kind implements hostops.Action.
@@ -75,7 +110,7 @@ func (a *PutFirmware) Prepare(_ context.Context, n *hostops.Node) error {
 		if !filepath.IsLocal(f.Name) {
 			return fmt.Errorf("firmware name %q of %s leads out of the firmware directory", f.Name, a.Driver)
 		}
-		sum, size, err := hashFile(n, f.From)
+		sum, size, err := f.hash(n)
 		if err != nil {
 			return fmt.Errorf("reading firmware %s of %s: %w", f.Name, a.Driver, err)
 		}
@@ -142,7 +177,13 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 				return err
 			}
 		}
-		if err := copyFile(n, f.From, dst, 0o644, ""); err != nil {
+		r, c, err := f.open(n)
+		if err != nil {
+			return err
+		}
+		err = putFile(n, r, dst, 0o644, "")
+		_ = c.Close()
+		if err != nil {
 			return err
 		}
 		out.Line("firmware " + f.Name)
@@ -176,7 +217,7 @@ func (a *PutFirmware) Done(_ context.Context, n *hostops.Node) (bool, error) {
 		sum := f.SHA256
 		if sum == "" {
 			var err error
-			if sum, _, err = hashFile(n, f.From); err != nil {
+			if sum, _, err = f.hash(n); err != nil {
 				return false, nil
 			}
 		}

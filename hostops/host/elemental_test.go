@@ -28,7 +28,7 @@ var elementalForms = []struct {
 // newRoot is an OS image being built: a shell, kmod, a libc, and kernels.
 func newRoot(t *testing.T, kernels ...string) string {
 	t.Helper()
-	root := t.TempDir()
+	root := tempRoot(t)
 	for _, tool := range []string{"/bin/sh", "/usr/sbin/depmod"} {
 		copyProgram(t, root, tool, tool)
 	}
@@ -351,5 +351,36 @@ func TestHookFilesOfAllFamiliesPassTheCheck(t *testing.T) {
 				require.True(t, strings.HasPrefix(filepath.Base(h.Path), "95_fitout_"))
 			}
 		}
+	}
+}
+
+func TestWhatIsKeptSurvivesTheOSBeingReplaced(t *testing.T) {
+	for _, form := range elementalForms {
+		t.Run(form.name, func(t *testing.T) {
+			n, _, state, d := gated(t, form.files)
+			actions, err := family(t, n).Persist(e100(t, n, kernelA, kernelB), "auto")
+			require.NoError(t, err)
+			apply(t, n, actions)
+			settings, err := n.ReadFile(keptPath(state, d.Name))
+			require.NoError(t, err)
+
+			// The new image boots another kernel; only the persistent partitions
+			// are the same.
+			next := node(t, form.files, kernel("/lib/modules", kernelB), card(""))
+			require.NoError(t, next.WriteFile("/proc/sys/kernel/osrelease", []byte(kernelB+"\n"), 0o644))
+			for _, kept := range []string{state, "/oem"} {
+				require.NoError(t, os.RemoveAll(next.Root+kept))
+				require.NoError(t, os.MkdirAll(filepath.Dir(next.Root+kept), 0o755))
+				require.NoError(t, os.Rename(n.Root+kept, next.Root+kept))
+			}
+			r, err := boot(t, next)
+			require.NoError(t, err)
+			require.Equal(t, "loaded", r.Drivers[0].State)
+			same, err := next.ReadFile(keptPath(state, d.Name))
+			require.NoError(t, err)
+			require.Equal(t, settings, same)
+			armed, _ := GateState(next, Detect(next).Facts())
+			require.True(t, armed)
+		})
 	}
 }

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
 
 	"fitout/hostops"
 )
@@ -84,4 +86,33 @@ func TestFirmwareNameThatLeavesTheDirectoryIsRefused(t *testing.T) {
 	a := firmware(t, n, "d", "ok.bin", "x")
 	a.Files[0].Name = "../../etc/passwd"
 	require.ErrorContains(t, a.Prepare(context.Background(), n), "leads out of")
+}
+
+func TestPackedFirmwareIsUnpackedUnderTheNameTheKernelAsksFor(t *testing.T) {
+	n := node(t, debianNode())
+	f := family(t, n)
+	d := e100(t, n, kernelA)
+	b := d.Builds[kernelA]
+	var packed bytes.Buffer
+	w, err := xz.NewWriter(&packed)
+	require.NoError(t, err)
+	_, err = w.Write([]byte("adsp"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.NoError(t, n.WriteFile(b.FirmwareDir+"/qcom/adsp.mbn.xz", packed.Bytes(), 0o644))
+	require.NoError(t, n.WriteFile(b.FirmwareDir+"/qcom/blob.bin", packed.Bytes(), 0o644))
+	b.Firmware = append(b.Firmware, "qcom/adsp.mbn.xz", "qcom/blob.bin")
+	d.Builds[kernelA] = b
+	actions, err := f.Persist(d, "auto")
+	require.NoError(t, err)
+	apply(t, n, actions)
+	got, err := n.ReadString("/var/lib/fitout/firmware/qcom/adsp.mbn")
+	require.NoError(t, err)
+	require.Equal(t, "adsp", got)
+	blob, err := n.ReadFile("/var/lib/fitout/firmware/qcom/blob.bin")
+	require.NoError(t, err)
+	require.Equal(t, packed.Bytes(), blob, "what is not named as packed is the firmware itself")
+	again, err := f.Persist(d, "auto")
+	require.NoError(t, err)
+	require.Empty(t, apply(t, n, again))
 }

@@ -29,7 +29,7 @@ const rootMount = "24 1 259:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
 // "->" is a link.
 func node(t testing.TB, parts ...map[string]string) *hostops.Node {
 	t.Helper()
-	root := t.TempDir()
+	root := tempRoot(t)
 	write := func(p, content string) {
 		real := filepath.Join(root, p)
 		require.NoError(t, os.MkdirAll(filepath.Dir(real), 0o755))
@@ -79,6 +79,18 @@ func kernel(dir, rel string) map[string]string {
 		d + "modules.order":           "kernel/drivers/net/mii.ko\n",
 		d + "kernel/keep":             "",
 	}
+}
+
+// tempRoot is a directory of the test, in memory where that can be: every
+// write of fitout's is synced, and a test makes thousands.
+func tempRoot(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "fitout-host-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func merge(maps ...map[string]string) map[string]string {

@@ -196,20 +196,13 @@ func AddBuild(ctx context.Context, n *hostops.Node, state, driver string, k Kern
 	}
 	a := &PutTree{State: state, Driver: driver, Release: k.Release, Source: b.Dir, OSDir: k.Dir}
 	a.Files = treeFiles(n, b)
-	b.Modules = nil
-	for _, f := range a.Files {
-		b.Modules = append(b.Modules, f.Rel)
-	}
 	if err := a.Prepare(ctx, n); err != nil {
 		return err
 	}
 	if err := a.Do(ctx, n, Quiet{}); err != nil {
 		return err
 	}
-	var firmware []FirmwareFile
-	for _, name := range b.Firmware {
-		firmware = append(firmware, FirmwareFile{Name: name, From: path.Join(b.FirmwareDir, name)})
-	}
+	firmware := firmwareFiles(Driver{Builds: map[string]Build{k.Release: b}})
 	if len(firmware) > 0 {
 		f := &PutFirmware{State: state, Driver: driver, Files: firmware}
 		if err := f.Prepare(ctx, n); err != nil {
@@ -219,10 +212,8 @@ func AddBuild(ctx context.Context, n *hostops.Node, state, driver string, k Kern
 			return err
 		}
 	}
-	b.Dir = a.dest()
-	if b.FirmwareDir != "" {
-		b.FirmwareDir = firmwareDir(state)
-	}
+	b.Release = k.Release
+	b = inTree(n, b, a.dest(), state)
 	rec.Driver.Builds[k.Release] = b
 	rec.Firmware = sortedUnique(append(rec.Firmware, b.Firmware...))
 	keep := &Keep{State: state, Kept: *rec}

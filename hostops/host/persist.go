@@ -117,16 +117,7 @@ func (h *Host) record(d Driver, info modinfo, when, where string, texts []TextFi
 	a := &Keep{State: state}
 	for rel, b := range d.Builds {
 		dir := path.Join(h.layout.releaseDir(rel), "updates", d.Name)
-		flat := b
-		flat.Modules = nil
-		for _, f := range treeFiles(h.n, b) {
-			flat.Modules = append(flat.Modules, f.Rel)
-		}
-		b = flat
-		b.Dir = dir
-		if b.FirmwareDir != "" {
-			b.FirmwareDir = firmwareDir(state)
-		}
+		b = inTree(h.n, b, dir, state)
 		k.Driver.Builds[rel] = b
 		k.Firmware = append(k.Firmware, b.Firmware...)
 		a.Dirs = append(a.Dirs, dir)
@@ -137,6 +128,22 @@ func (h *Host) record(d Driver, info modinfo, when, where string, texts []TextFi
 	k.Driver.Aliases, k.Driver.SoftPre, k.Driver.SoftPost = info.aliases, info.pre, info.post
 	a.Kept = k
 	return a
+}
+
+// inTree is a build as it lies in the tree, at dir: flat, unpacked, its
+// firmware merged.
+func inTree(n *hostops.Node, b Build, dir, state string) Build {
+	out := Build{Release: b.Release, Dir: dir}
+	for _, f := range treeFiles(n, b) {
+		out.Modules = append(out.Modules, f.Rel)
+	}
+	for _, name := range b.Firmware {
+		out.Firmware = append(out.Firmware, firmwareName(name))
+	}
+	if b.FirmwareDir != "" {
+		out.FirmwareDir = firmwareDir(state)
+	}
+	return out
 }
 
 func (h *Host) installBinary() *InstallBinary {
@@ -244,9 +251,9 @@ func firmwareFiles(d Driver) []FirmwareFile {
 	for _, rel := range releases(d) {
 		b := d.Builds[rel]
 		for _, name := range b.Firmware {
-			if !seen[name] {
-				seen[name] = true
-				out = append(out, FirmwareFile{Name: name, From: path.Join(b.FirmwareDir, name)})
+			if asked := firmwareName(name); !seen[asked] {
+				seen[asked] = true
+				out = append(out, FirmwareFile{Name: asked, From: path.Join(b.FirmwareDir, name)})
 			}
 		}
 	}
