@@ -114,7 +114,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	opts.Pin, opts.Progress = pin, p
 	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
-		return &stored{err: imageError(reference, err)}
+		return &stored{err: ImageError(reference, err)}
 	}
 	dir := e.storeDir(s, img.Digest())
 	want := image.Want{Releases: s.releases(), DirName: q.offer.Driver.DirName, Firmware: q.offer.Driver.Firmware, Licences: true}
@@ -124,7 +124,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 		inv, err = e.fetch(ctx, img, dir, want)
 	}
 	if err != nil {
-		return &stored{err: imageError(reference, err)}
+		return &stored{err: ImageError(reference, err)}
 	}
 	return &stored{inventory: inv, dir: dir}
 }
@@ -228,25 +228,25 @@ func noImage(kernel host.Kernel, ref string, err error) judge.Judgement {
 	return judge.Judgement{Release: kernel.Release, Verdict: v, Findings: []finding.Finding{f}}
 }
 
-// imageError gives an image error its exit code.
-func imageError(reference string, err error) error {
+// ImageError gives an image error its exit code.
+func ImageError(reference string, err error) error {
 	var ie *image.Error
 	if !errors.As(err, &ie) {
 		return stopf(ExitUndone, "image", "", "reading %s: %v", reference, err)
 	}
-	return &Error{Exit: imageExit(ie.Code), Code: ie.Code, Message: fmt.Sprintf("reading %s: %s", reference, ie.Message), Hint: ie.Hint, Err: err}
+	return &Error{Exit: imageExit(ie.Code), Code: string(ie.Code), Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: ie.Hint, Err: err}
 }
 
 // imageExit maps an image error's code to the program's exit code.
-func imageExit(code string) int {
+func imageExit(code image.Code) int {
 	switch code {
-	case "unreachable", "tls", "proxy", "rate-limited", "truncated", "clock-skew", "timeout":
+	case image.Unreachable, image.TLS, image.Proxy, image.RateLimited, image.Truncated, image.ClockSkew:
 		return ExitUnreachable
-	case "unauthorised", "denied":
+	case image.Unauthorised, image.Denied:
 		return ExitPerson
-	case "not-found", "tag-missing", "platform-missing", "unknown-layout":
+	case image.NotFound, image.TagMissing, image.NoPlatform, image.UnknownLayout, image.Ambiguous:
 		return ExitNoMatch
-	case "bad-reference":
+	case image.BadReference:
 		return ExitUsage
 	}
 	return ExitForbidden

@@ -19,7 +19,7 @@ func (e *Engine) Inspect(ctx context.Context, reference string) (inv *image.Inve
 	}
 	img, err := image.Open(ctx, ref, actions.Options(e.Node, "", e.PlainHTTP))
 	if err != nil {
-		return nil, nil, imageError(reference, err)
+		return nil, nil, ImageError(reference, err)
 	}
 	dir, err := os.MkdirTemp("", "fitout-inspect-")
 	if err != nil {
@@ -29,7 +29,7 @@ func (e *Engine) Inspect(ctx context.Context, reference string) (inv *image.Inve
 	inv, err = img.Fetch(ctx, dir+"/image", image.Want{Licences: true})
 	if err != nil {
 		done()
-		return nil, nil, imageError(reference, err)
+		return nil, nil, ImageError(reference, err)
 	}
 	return inv, done, nil
 }

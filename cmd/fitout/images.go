@@ -176,8 +176,8 @@ func (a *app) examineOne(ctx context.Context, what, device string) (*workflow.Ex
 }
 
 func (a *app) imageVerb() *cobra.Command {
-	c := &cobra.Command{Use: "image", Short: "Look into driver images"}
-	c.AddCommand(a.imageInspect())
+	c := &cobra.Command{Use: "image", Short: "Look into, build and copy driver images"}
+	c.AddCommand(a.imageInspect(), a.imagePack(), a.imageCopy())
 	return c
 }
 

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fitout/catalog/image"
+	"fitout/workflow"
+	"fitout/workflow/actions"
+)
+
+func (a *app) imagePack() *cobra.Command {
+	var o image.PackOptions
+	var kernels, from []string
+	var appendTo string
+	c := &cobra.Command{
+		Use:   "pack REFERENCE",
+		Short: "Build a driver image with one layer a kernel",
+		Example: `  fitout image pack oci-archive:e1000e.tar --kernel ./out/6.1.0-57-amd64 --licence LICENSE
+  fitout image pack registry.local:5000/drivers/e1000e:3.8.7 --kernel 6.1.0-57-amd64=./build57 --firmware ./firmware`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, err := image.ParseReference(args[0])
+			if err != nil {
+				return imageUsage(err)
+			}
+			o.Output, o.Reach = out, actions.Options(a.node(), "", a.plainHTTP)
+			for _, k := range kernels {
+				release, dir, named := strings.Cut(k, "=")
+				if !named {
+					release, dir = path.Base(path.Clean(k)), k
+				}
+				o.Kernels = append(o.Kernels, image.PackKernel{Release: release, Dir: dir})
+			}
+			for _, f := range from {
+				ref, err := image.ParseReference(f)
+				if err != nil {
+					return imageUsage(err)
+				}
+				o.Images = append(o.Images, ref)
+			}
+			if appendTo != "" {
+				ref, err := image.ParseReference(appendTo)
+				if err != nil {
+					return imageUsage(err)
+				}
+				o.Append = &ref
+			}
+			packed, err := image.Pack(cmd.Context(), o)
+			if err != nil {
+				return workflow.ImageError(args[0], err)
+			}
+			if a.json {
+				return a.printJSON("Packed", packed)
+			}
+			for _, l := range packed.Lint {
+				fmt.Fprintf(a.errOut, "%v\n", l)
+			}
+			a.printf("%s\n", packed.Digest)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVar(&kernels, "kernel", nil, "modules of one kernel: RELEASE=DIR, or a DIR named like the release (may be repeated)")
+	f.StringArrayVar(&from, "from", nil, "take kernels, firmware and licences from this image (may be repeated)")
+	f.StringVar(&appendTo, "append", "", "add to this image, whose other layers stay as they are")
+	f.StringVar(&o.Firmware, "firmware", "", "directory of firmware files")
+	f.StringArrayVar(&o.Licences, "licence", nil, "licence text (may be repeated)")
+	f.StringVar(&o.DirName, "dir", "", "where lib/modules goes in the image (default /opt)")
+	f.BoolVar(&o.Strict, "strict", false, "fail on everything the check of the modules finds")
+	return c
+}
+
+func imageUsage(err error) error {
+	return &workflow.Error{Exit: workflow.ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
+}
+
+func (a *app) imageCopy() *cobra.Command {
+	var kernels []string
+	c := &cobra.Command{
+		Use:     "copy REFERENCE ARCHIVE",
+		Short:   "Fetch an image to an archive, for nodes without a network",
+		Example: `  fitout image copy registry.local:5000/drivers/e1000e:3.8.7 oci-archive:/media/stick/e1000e.tar:3.8.7`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := image.ParseReference(args[0])
+			if err != nil {
+				return imageUsage(err)
+			}
+			to, err := image.ParseReference(args[1])
+			if err != nil {
+				return imageUsage(err)
+			}
+			opts := actions.Options(a.node(), "", a.plainHTTP)
+			opts.Progress = a.fetchProgress()
+			copied, err := image.Copy(cmd.Context(), ref, to, kernels, opts)
+			if err != nil {
+				return workflow.ImageError(args[0], err)
+			}
+			if a.json {
+				return a.printJSON("Copied", copied)
+			}
+			a.printf("%s  %d MB\n", copied.Digest, copied.Bytes>>20)
+			return nil
+		},
+	}
+	c.Flags().StringSliceVar(&kernels, "kernels", nil, "only these kernel releases of a packed image")
+	return c
+}
