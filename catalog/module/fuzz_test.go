@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ulikunitz/xz"
+	"github.com/ulikunitz/xz/lzma"
 )
 
 // fuzzLimits keep one input cheap.
@@ -107,6 +108,39 @@ func FuzzXZ(f *testing.F) {
 		peer, err := xz.NewReader(bytes.NewReader(b))
 		if err != nil {
 			return // it knows fewer check types
+		}
+		want, err := io.ReadAll(io.LimitReader(peer, fuzzLimits.MaxSize))
+		if err == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes, the other reader has %d", len(got), len(want))
+		}
+	})
+}
+
+// FuzzLZMA2 goes below the container, whose sums keep most inputs away from
+// the decoder.
+func FuzzLZMA2(f *testing.F) {
+	for _, text := range []string{"hello, hello, hello", string(real(f, "6.1.0-57-amd64/idxd_bus.ko"))[:6000]} {
+		var out bytes.Buffer
+		w, err := lzma.Writer2Config{DictCap: 4096}.NewWriter2(&out)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			f.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(out.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := io.ReadAll(io.LimitReader(newLZMA2(bytes.NewReader(b), 4096), fuzzLimits.MaxSize))
+		if err != nil {
+			return
+		}
+		peer, err := lzma.Reader2Config{DictCap: 4096}.NewReader2(bytes.NewReader(b))
+		if err != nil {
+			return
 		}
 		want, err := io.ReadAll(io.LimitReader(peer, fuzzLimits.MaxSize))
 		if err == nil && !bytes.Equal(got, want) {

@@ -10,13 +10,11 @@ import (
 	"hash/crc32"
 	"hash/crc64"
 	"io"
-
-	"github.com/ulikunitz/xz/lzma"
 )
 
 // The xz container (tukaani.org/xz/xz-file-format.txt 1.2.1), read here so that
-// the decoder's window is known before memory is taken for it. The LZMA2 data
-// inside is decoded by package lzma.
+// the decoder's window is known before memory is taken for it. The LZMA2
+// data inside is decoded in lzma2.go.
 
 const xzMagic = "\xfd7zXZ\x00"
 
@@ -236,11 +234,7 @@ func (x *xzReader) openFilter(h io.ByteReader) error {
 	if window > x.maxWindow {
 		return fmt.Errorf("%w: xz: %d bytes, allowed are %d", ErrWindow, window, x.maxWindow)
 	}
-	block, err := lzma.Reader2Config{DictCap: int(window)}.NewReader2(counted{x})
-	if err != nil {
-		return damaged(err.Error())
-	}
-	x.block, x.out = block, 0
+	x.block, x.out = newLZMA2(counted{x}, int(window)), 0
 	if x.sum != nil {
 		x.sum.Reset()
 	}

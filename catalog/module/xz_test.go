@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
+	"github.com/ulikunitz/xz/lzma"
 )
 
 func xzPack(t testing.TB, b []byte, c xz.WriterConfig) []byte {
@@ -56,6 +57,34 @@ func TestXZOfManyBlocksAndStreams(t *testing.T) {
 	got, err = io.ReadAll(r)
 	require.NoError(t, err)
 	require.Empty(t, got)
+}
+
+// What was decoded is dropped behind the window while the positions that the
+// odds depend on go on.
+func TestXZStreamLargerThanItsWindow(t *testing.T) {
+	e100 := real(t, "6.1.0-57-amd64/e100.ko")
+	for _, c := range []struct {
+		size  int
+		props lzma.Properties
+	}{{5 << 20, lzma.Properties{LC: 3, LP: 0, PB: 2}}, {1 << 18, lzma.Properties{LC: 0, LP: 4, PB: 4}}, {1 << 18, lzma.Properties{LC: 4, LP: 0, PB: 0}}} {
+		var text []byte
+		for n := 0; len(text) < c.size; n++ {
+			text = append(text, e100[n%977:]...)
+			text = append(text, bytes.Repeat([]byte{byte(n)}, n%13)...)
+		}
+		packed := xzPack(t, text, xz.WriterConfig{DictCap: 1 << 17, Properties: &c.props, CheckSum: xz.SHA256})
+		r, _, err := Decompress(bytes.NewReader(packed))
+		require.NoError(t, err)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(text, got))
+	}
+	l := newLZMA2(bytes.NewReader(nil), 1<<16)
+	for range 50 {
+		l.out = len(l.hist)
+		l.room(maxUnpacked - 5)
+	}
+	require.LessOrEqual(t, cap(l.hist), 1<<16+2*maxUnpacked, "memory is the window and a chunk or two")
 }
 
 // Every byte of a stream is covered by some sum: none can change unseen but
