@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A PCI modalias is v, d, sv, sd with eight digits each, bc, sc, i with two, in
@@ -14,15 +15,15 @@ var (
 		tag    string
 		digits int
 	}{{"v", 8}, {"d", 8}, {"sv", 8}, {"sd", 8}, {"bc", 2}, {"sc", 2}, {"i", 2}}
-	pciGlob = func() *regexp.Regexp {
+	pciGlob = sync.OnceValue(func() *regexp.Regexp {
 		const id = `((?:[0-9A-Fa-f?]|\[[^\]]+\]){0,8}\**)`
 		text := `^pci:(\**)`
 		for _, t := range pciTags {
 			text += `(?:` + t.tag + id + `)?`
 		}
 		return regexp.MustCompile(text + `$`)
-	}()
-	idUnit = regexp.MustCompile(`\[[^\]]+\]|.`)
+	})
+	idUnit = lazy(`\[[^\]]+\]|.`)
 )
 
 // CheckGlob says what is wrong with a modalias glob: one that can match no
@@ -37,7 +38,7 @@ func CheckGlob(glob string) error {
 	case bus != "pci":
 		return nil
 	}
-	m := pciGlob.FindStringSubmatch(glob)
+	m := pciGlob().FindStringSubmatch(glob)
 	if m == nil {
 		return fmt.Errorf("the glob %q is not made of the tags v, d, sv, sd, bc, sc, i in this order", glob)
 	}
@@ -51,7 +52,7 @@ func CheckGlob(glob string) error {
 			continue
 		}
 		star = strings.HasSuffix(id, "*")
-		digits := idUnit.FindAllString(strings.TrimRight(id, "*"), -1)
+		digits := idUnit().FindAllString(strings.TrimRight(id, "*"), -1)
 		if text := strings.Join(digits, ""); text != strings.ToUpper(text) {
 			return fmt.Errorf("the glob %q matches nothing: %s is in lower case, the kernel writes ids in upper case", glob, text)
 		}

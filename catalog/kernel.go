@@ -1,20 +1,17 @@
 package catalog
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 // matchRelease is the release as mappings see it: one trailing '+' trimmed, the
 // mark of a kernel built from a changed tree (KMM, internal/module).
 func matchRelease(release string) string { return strings.TrimSuffix(release, "+") }
 
-var tagIllegal = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+var tagIllegal = lazy(`[^A-Za-z0-9._-]`)
 
 // tagRelease is the release as it stands in tags, which cannot hold a '+'
 // (KMM, kernel.NormalizeVersion).
 func tagRelease(release string) string {
-	return tagIllegal.ReplaceAllString(matchRelease(release), "_")
+	return tagIllegal().ReplaceAllString(matchRelease(release), "_")
 }
 
 // releaseParts are the first three components of a release, or fewer (KMM,

@@ -105,7 +105,7 @@ func (l *lint) pattern(at []any, number int, re *regexp.Regexp, matched map[stri
 	if !strings.HasPrefix(text, "^") || !strings.HasSuffix(text, "$") {
 		l.warn(at, "%s is not anchored: it also matches in the middle of a release (5.14 matches 6.5.14-200); write ^ and $ around it", text)
 	}
-	if dot := bareDot.FindStringSubmatch(text); dot != nil {
+	if dot := bareDot().FindStringSubmatch(text); dot != nil {
 		l.warn(at, "%s: the dot in %q stands for any character; write \\. for a dot", text, dot[1])
 	}
 	var hits, fresh int
@@ -128,7 +128,7 @@ func (l *lint) pattern(at []any, number int, re *regexp.Regexp, matched map[stri
 }
 
 // bareDot finds an unescaped dot between digits, where a dot was meant.
-var bareDot = regexp.MustCompile(`(?:^|[^\\])(\d\.\d)`)
+var bareDot = lazy(`(?:^|[^\\])(\d\.\d)`)
 
 // reference warns of references that are legal but not meant.
 func (l *lint) reference(at []any, m *Mapping) {

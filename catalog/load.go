@@ -18,8 +18,15 @@ const embeddedName = "built-in catalog"
 
 // Default is the embedded catalog alone.
 func Default() (*Catalog, error) {
+	// Its rules are checked by a test, not at every start.
+	type unchecked File
+	f := &unchecked{}
+	if err := strict.Decode(embeddedName, assets.Catalog, f); err != nil {
+		return nil, err
+	}
 	c := &Catalog{}
-	return c, c.add(embeddedName, assets.Catalog)
+	c.add(embeddedName, (*File)(f))
+	return c, nil
 }
 
 // Load merges the embedded catalog with files in that order: an entry replaces
@@ -32,7 +39,10 @@ func Default() (*Catalog, error) {
 // *strict.Errors for each file that is not valid.
 func Load(paths ...string) (*Catalog, error) {
 	c, err := Default()
-	errs := []error{err}
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
 	for _, p := range paths {
 		files, err := expand(p)
 		errs = append(errs, err)
@@ -42,7 +52,11 @@ func Load(paths ...string) (*Catalog, error) {
 				errs = append(errs, fmt.Errorf("reading the catalog: %w", err))
 				continue
 			}
-			errs = append(errs, c.add(f, data))
+			content, err := Read(f, data)
+			errs = append(errs, err)
+			if err == nil {
+				c.add(f, content)
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -88,19 +102,13 @@ func Read(file string, data []byte) (*File, error) {
 	if err := strict.Decode(file, data, f); err != nil {
 		return nil, err
 	}
-	for i := range f.Drivers {
-		f.Drivers[i].Source = file
-	}
 	return f, nil
 }
 
 // add merges one file.
-func (c *Catalog) add(file string, data []byte) error {
-	f, err := Read(file, data)
-	if err != nil {
-		return err
-	}
+func (c *Catalog) add(file string, f *File) {
 	for _, d := range f.Drivers {
+		d.Source = file
 		same := func(have Driver) bool { return have.Name == d.Name }
 		if i := slices.IndexFunc(c.Drivers, same); i >= 0 {
 			c.Drivers[i] = d
@@ -110,7 +118,6 @@ func (c *Catalog) add(file string, data []byte) error {
 	}
 	c.Date = max(c.Date, f.Date) // dates of that form compare as strings
 	c.Sources = append(c.Sources, file)
-	return nil
 }
 
 // Driver returns the entry of a name.

@@ -2,7 +2,7 @@ package catalog
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -29,7 +29,7 @@ func osTagOf(v Vars) (osTag, error) {
 		return osTag{id + major, "from /etc/os-release, the minor version left out"}, nil
 	}
 	for _, a := range osTagAliases {
-		if a.id.MatchString(id) && a.kernel.MatchString(v.release) {
+		if slices.Contains(a.ids, id) && strings.Contains(v.release, a.kernel) {
 			return osTag{a.tag, fmt.Sprintf("os-release says %s, the kernel is that of %s", own.tag, a.tag)}, nil
 		}
 	}
@@ -40,14 +40,15 @@ func osTagOf(v Vars) (osTag, error) {
 // images, but which run the kernel of one that has them. SUSE writes the product
 // into the kernel's release: 150700 is SLE 15 SP7, 160000 is SLES 16.0.
 var osTagAliases = []struct {
-	id, kernel *regexp.Regexp
-	tag        string
+	ids    []string
+	kernel string // in the release
+	tag    string
 }{
-	{suseLike, regexp.MustCompile(`-150700\.`), "sles15.7"},
-	{suseLike, regexp.MustCompile(`-160000\.`), "sles16.0"},
+	{suseLike, "-150700.", "sles15.7"},
+	{suseLike, "-160000.", "sles16.0"},
 }
 
-var suseLike = regexp.MustCompile(`^(sl-micro|sle-micro|sle-micro-rancher|harvester)$`)
+var suseLike = []string{"sl-micro", "sle-micro", "sle-micro-rancher", "harvester"}
 
 // osRelease reads one value of an os-release file (os-release(5)).
 func osRelease(content, key string) string {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 
 	"fitout/catalog/strict"
@@ -11,13 +12,13 @@ import (
 // NamePattern is what entry names are made of; they are file names on the node.
 const NamePattern = `^[a-z0-9][a-z0-9._-]{0,62}$`
 
-var driverName = regexp.MustCompile(NamePattern)
+var driverName = lazy(NamePattern)
 
 // ValidName says whether a name can be an entry's.
-func ValidName(name string) bool { return driverName.MatchString(name) }
+func ValidName(name string) bool { return driverName().MatchString(name) }
 
 // moduleName is what the kernel calls modules, in either spelling.
-var moduleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,55}$`)
+var moduleName = lazy(`^[A-Za-z0-9][A-Za-z0-9_-]{0,55}$`)
 
 // Check holds the rules of a catalog file that its Go type does not say.
 func (f *File) Check(r *strict.Report) {
@@ -60,7 +61,7 @@ func (d *Driver) check(r *strict.Report, at func(...any) []any) {
 		list []string
 	}{{"modules", d.Modules}, {"replaces", d.Replaces}} {
 		for i, m := range names.list {
-			if !moduleName.MatchString(m) {
+			if !moduleName().MatchString(m) {
 				r.Bad(at(names.key, i), "%q is no module name", m)
 			}
 		}
@@ -89,6 +90,12 @@ func (m *Mapping) check(r *strict.Report, at func(key string) []any) {
 			r.Bad(at("reference"), "%v", err)
 		}
 	}
+}
+
+// lazy compiles a pattern when it is first used: most commands use none, and all
+// of them pay for what is compiled at the start.
+func lazy(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 func plainRegexpError(err error) error {

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,7 +13,7 @@ var Variables = []string{
 }
 
 // variable finds a use of a variable, well formed or not.
-var variable = regexp.MustCompile(`\$(?:\{([^}]*)\}?|([A-Za-z_][A-Za-z0-9_]*)|)`)
+var variable = lazy(`\$(?:\{([^}]*)\}?|([A-Za-z_][A-Za-z0-9_]*)|)`)
 
 // UnknownVariableError is a template that uses what does not exist.
 type UnknownVariableError struct{ Template, Variable string }
@@ -39,7 +38,7 @@ func (e *EmptyVariableError) Unwrap() error { return e.Why }
 // usedVariables lists the variables of a template in order, once each.
 func usedVariables(template string) ([]string, error) {
 	var used []string
-	for _, m := range variable.FindAllStringSubmatch(template, -1) {
+	for _, m := range variable().FindAllStringSubmatch(template, -1) {
 		name := m[1] + m[2]
 		if !slices.Contains(Variables, name) || strings.HasPrefix(m[0], "${") && !strings.HasSuffix(m[0], "}") {
 			return nil, &UnknownVariableError{template, m[0]}
@@ -53,7 +52,7 @@ func usedVariables(template string) ([]string, error) {
 
 // expandTemplate puts values in.
 func expandTemplate(template string, values map[string]string) string {
-	return variable.ReplaceAllStringFunc(template, func(use string) string {
+	return variable().ReplaceAllStringFunc(template, func(use string) string {
 		return values[strings.Trim(use, "${}")]
 	})
 }

@@ -74,10 +74,9 @@ func (r *Report) parse(data []byte) (*yaml.Node, bool) {
 	return doc.Content[0], true
 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
-
 // syntax turns the parser's own message into a problem.
 func (r *Report) syntax(err error) {
+	yamlLine := regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 	m := yamlLine.FindStringSubmatch(strings.SplitN(err.Error(), "\n", 2)[0])
 	line, _ := strconv.Atoi(m[1])
 	r.add(max(line, 1), 1, nil, "this is not YAML: "+m[2])
