@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"fitout/catalog/module"
 	"fitout/hostops"
@@ -45,6 +46,9 @@ func OpenKernel(n *hostops.Node, release, dir string, opts ...Option) (*Kernel, 
 	k.Reads = readsCompressed(n, k)
 	if err := k.sample(n); err != nil {
 		return nil, err
+	}
+	if release == n.Kernel.Release() {
+		k.Exported = sync.OnceValue(func() map[string]bool { return Exported(n) })
 	}
 	k.Symbols = &Symbols{load: func(s *Symbols) { s.find(n, k, o.cache) }}
 	return k, nil

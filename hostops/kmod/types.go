@@ -29,6 +29,9 @@ type Kernel struct {
 	// their files when first asked.
 	Tables  *Tables
 	Symbols *Symbols
+	// Exported lists what the running kernel itself says it exports, versions
+	// not among it ([Exported]); nil for other kernels.
+	Exported func() map[string]bool
 	// Reads says which module compressions this kernel itself can read.
 	// Empty: none (fitout decompresses before it hands over).
 	Reads []module.Compression

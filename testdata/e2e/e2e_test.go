@@ -19,25 +19,29 @@ import (
 	"fitout/testdata/vm/debian"
 )
 
-// program is the binary under test.
+// program is the binary under test: built from this tree, or $FITOUT_PROGRAM.
 var program string
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(withProgram(m.Run)) }
+
+func withProgram(tests func() int) int {
+	if program = os.Getenv("FITOUT_PROGRAM"); program != "" {
+		return tests()
+	}
 	dir, err := os.MkdirTemp("", "e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
+	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "fitout")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=0.1.0-e2e", "-o", program, "fitout/cmd/fitout")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building fitout: %v\n%s", err, out)
-		os.Exit(1)
+		return 1
 	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	return tests()
 }
 
 // The cards, as an answers file names them.

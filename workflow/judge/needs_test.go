@@ -78,6 +78,23 @@ func TestSymbolNobodyExportsIsNamed(t *testing.T) {
 	require.Contains(t, mustFind(t, j, "symbols-unknown").Evidence, "nf_nat_ipv4_fn")
 }
 
+func TestSymbolThatOnlyTheMissingDriverImports(t *testing.T) {
+	in := input(t, newImage(t).with(k57, "e100.ko"))
+	mod := &in.Inventory.Kernels[0].Modules[0]
+	mod.Info.Imports = append(mod.Info.Imports, module.Import{Name: "pci_request_selected_regions_exclusive", CRC: 1, HasCRC: true})
+	in.Kernel = newKernel(t, k57).has("mii.ko", "e100.ko").open()
+	in.Kernel.Exported = func() map[string]bool { return map[string]bool{"pci_request_selected_regions_exclusive": true} }
+	j := Judge(in)
+	require.Equal(t, finding.OK, j.Verdict, j.Findings)
+	f := mustFind(t, j, "symbols-unversioned")
+	require.Equal(t, finding.Note, f.Severity)
+	require.Contains(t, f.Evidence, "pci_request_selected_regions_exclusive")
+
+	mod.Info.Vermagic = strings.Replace(mod.Info.Vermagic, k57, k55, 1)
+	j = Judge(in)
+	require.Equal(t, finding.Unsure, j.Verdict, "another build may have another version of it")
+}
+
 func info(name string, depends ...string) *module.Info {
 	return &module.Info{Name: name, Depends: depends, Vermagic: "6.1.0-57-amd64 SMP preempt mod_unload modversions ",
 		License: "GPL", InTree: true, StructModuleSize: 896, HasCRCs: true, Machine: elf.EM_X86_64}
