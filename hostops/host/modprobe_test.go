@@ -13,7 +13,7 @@ import (
 // r8125 is an out-of-tree driver whose device an in-tree one of another name
 // drives too.
 func r8125() (Layout, Driver, modinfo) {
-	return Layout{State: "/var/lib/fitout", ModprobeD: etcModprobe},
+	return Layout{State: "/var/lib/fitout", ModprobeD: etcModprobe, UnitDir: "/etc/systemd/system"},
 		Driver{Name: "realtek-r8125", Version: "9.013", Load: []string{"r8125"}, Replaces: []string{"r8169"},
 			Parameters: map[string][]string{"r8125": {"aspm=0", "name=a b"}},
 			Builds:     map[string]Build{kernelA: {Modules: []string{"r8125.ko"}}}},
@@ -42,7 +42,7 @@ func TestModprobeFileOfADriver(t *testing.T) {
 // runInstall runs an install line of the file as modprobe does: through the
 // shell, with its own options filled in. Programs and paths are stand-ins that
 // write down how they were called.
-func runInstall(t *testing.T, text, mod, release string, inTree bool) (calls string, exit int) {
+func runInstall(t *testing.T, text, mod, release string, loads bool) (calls string, exit int) {
 	t.Helper()
 	dir := t.TempDir()
 	command := ""
@@ -59,12 +59,14 @@ func runInstall(t *testing.T, text, mod, release string, inTree bool) (calls str
 		command = strings.ReplaceAll(command, from, to)
 	}
 	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\ncase \"$*\" in *state*) exit 0;; esac\n"
-	if !inTree {
+	if !loads {
 		script = "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\ncase \"$*\" in *state*) exit 1;; esac\n"
 	}
 	require.NoError(t, os.WriteFile(dir+"/modprobe", []byte(script), 0o755))
 	require.NoError(t, os.WriteFile(dir+"/uname", []byte("#!/bin/sh\necho "+release+"\n"), 0o755))
-	require.NoError(t, os.MkdirAll(dir+"/state/tree/lib/modules/"+kernelA+"/updates/realtek-r8125", 0o755))
+	if release != unmounted {
+		require.NoError(t, os.MkdirAll(dir+"/state/tree/lib/modules/"+kernelA+"/updates/realtek-r8125", 0o755))
+	}
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
 	out, err := cmd.CombinedOutput()
@@ -72,8 +74,7 @@ func runInstall(t *testing.T, text, mod, release string, inTree bool) (calls str
 		require.IsType(t, &exec.ExitError{}, err, string(out))
 		exit = err.(*exec.ExitError).ExitCode()
 	}
-	b, err := os.ReadFile(dir + "/calls")
-	require.NoError(t, err)
+	b, _ := os.ReadFile(dir + "/calls") // none: nothing was called
 	if p, err := os.ReadFile(filepath.Join(dir, "path")); err == nil {
 		require.NotContains(t, string(p), "\n", "the kernel would take it as part of the path")
 	}
@@ -100,6 +101,21 @@ func TestInTreeDriverIsReplacedOnlyWhereABuildExists(t *testing.T) {
 			require.Zero(t, exit)
 		})
 	}
+}
+
+// unmounted is a boot where the state directory is not there yet.
+const unmounted = "unmounted"
+
+func TestColdplugBeforeTheMountTakesNoInTreeDriver(t *testing.T) {
+	l, d, m := r8125()
+	for _, mod := range []string{"r8125", "r8169"} {
+		calls, exit := runInstall(t, confText(l, d, m), mod, unmounted, true)
+		require.Empty(t, calls, "the boot unit loads it after the mount")
+		require.Equal(t, 1, exit)
+	}
+	l.UnitDir = ""
+	calls, _ := runInstall(t, confText(l, d, m), "r8169", unmounted, true)
+	require.Equal(t, "--ignore-install r8169 debug=1\n", calls, "without a unit nobody would load it later")
 }
 
 func TestDriverOfTheInTreeNameFallsBackToTheInTreeOne(t *testing.T) {
