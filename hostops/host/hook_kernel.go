@@ -98,5 +98,5 @@ func HookKernelPrerm(ctx context.Context, n *hostops.Node, state, release string
 	if useAllowance(n, state, release) {
 		return nil
 	}
-	return fmt.Errorf("%s is the last installed kernel that has every kept driver; install and keep another one first, or let it go once with `fitout allow %s` (%w)", release, release, ErrRefused)
+	return fmt.Errorf("removal of kernel %s %w: it is the last installed one that has every kept driver; install and keep another one first, or let it go once with `fitout allow %s`", release, ErrRefused, release)
 }
