@@ -30,10 +30,9 @@ func Default() (*Catalog, error) {
 }
 
 // Load merges the embedded catalog with files in that order: an entry replaces
-// an earlier one of the same name. A path may be a file, which must be there, or
-// a directory, of which all *.yaml are read in the order of their names; a
-// directory that is not there is an empty one, and so is "". A path that names
-// neither must end in .yaml or .yml to be taken for a file.
+// an earlier one of the same name. A path is a file, or a directory of which all
+// *.yaml are read in the order of their names. It must be there, unless it is ""
+// or a drop-in directory (its name ends in .d).
 //
 // Every file is read before an error is returned; the error joins a
 // *strict.Errors for each file that is not valid.
@@ -72,7 +71,7 @@ func expand(p string) ([]string, error) {
 	}
 	info, err := os.Stat(p)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !isYAML(p):
+	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(p, ".d"):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the catalog: %w", err)

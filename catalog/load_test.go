@@ -93,8 +93,10 @@ func TestADropInReplacesAnEntryOfTheSameName(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{embeddedName}, plain.Sources)
 
-	_, err = Load(filepath.Join(dir, "no-such.yaml"))
-	require.ErrorIs(t, err, os.ErrNotExist)
+	for _, missing := range []string{"no-such.yaml", "no-such"} {
+		_, err = Load(filepath.Join(dir, missing))
+		require.ErrorIs(t, err, os.ErrNotExist)
+	}
 }
 
 func TestEveryBrokenDropInIsReportedNotTheFirstAlone(t *testing.T) {
