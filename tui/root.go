@@ -73,6 +73,9 @@ func (m *model) top() pages.Page { return m.stack[len(m.stack)-1] }
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
+		if m.width == msg.Width && m.height == msg.Height {
+			return m, nil
+		}
 		m.width, m.height = msg.Width, msg.Height
 		return m, tea.ClearScreen
 	case tea.KeyMsg:
@@ -270,7 +273,7 @@ func (m *model) View() string {
 		head.Node = s.Survey.NodeName
 		head.Maint = pages.MaintWord(s.Survey.Maintenance.State)
 		if len(s.Survey.Kernels) > 0 {
-			head.Kernel = s.Survey.Kernels[0].Release
+			head.Kernel = "kernel " + s.Survey.Kernels[0].Release
 		}
 		if s.Survey.CatalogDate != "" {
 			head.Catalog = "catalog " + s.Survey.CatalogDate

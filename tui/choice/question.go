@@ -123,7 +123,7 @@ type WhenOption struct {
 // whens is the table of choices, the one to prefer first.
 var whens = []WhenOption{
 	{When: answers.LoadNowPersist, Title: "Load now and keep it over OS upgrades",
-		Means: "loads on the running kernel; kept at every boot, a hook checks every OS upgrade"},
+		Means: "loads now and at every boot; a hook checks every OS upgrade"},
 	{When: answers.LoadNow, Title: "Load now only", Means: "gone after the next reboot"},
 	{When: answers.Persist, Title: "Keep only, no change before the next boot",
 		Means: "at every boot and over OS upgrades; nothing is loaded or unbound now"},

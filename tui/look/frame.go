@@ -57,7 +57,7 @@ func (t *Theme) Draw(f Frame, width, height int) string {
 	small := chrome(height) == 3
 	rule := t.Paint(Faint, strings.Repeat(t.Marks.Rule, max(w, 0)))
 	if !small {
-		lines = append(lines, rule)
+		lines = append(lines, t.Paint(Faint, t.infoRule(f.Head, w)))
 	}
 	for i := 0; i < h; i++ {
 		line := ""
@@ -91,14 +91,29 @@ func (t *Theme) finish(line string, w int) string {
 	return line
 }
 
-// headLine says node, kernel, maintenance and catalog date on the left as far
-// as they fit, the page on the right.
+// infoRule is the upper rule with the kernel and the catalog's date in it.
+func (t *Theme) infoRule(h Head, w int) string {
+	mark := t.Marks.Rule
+	line := strings.Repeat(mark, 2)
+	for _, part := range []string{h.Kernel, h.Catalog} {
+		if part = t.Text(part); part != "" {
+			line += " " + part + " " + strings.Repeat(mark, 2)
+		}
+	}
+	if Width(line) > w {
+		line = ""
+	}
+	return line + strings.Repeat(mark, max(w-Width(line), 0))
+}
+
+// headLine says node and maintenance state on the left as far as they fit, the
+// page on the right.
 func (t *Theme) headLine(h Head, w int) string {
-	page := Cut(Line(h.Page), w-2)
+	page := Cut(t.Text(h.Page), w-2)
 	room := w - 2 - Width(page) - 2
 	left := ""
-	for _, part := range []string{h.Program, h.Node, h.Maint, h.Kernel, h.Catalog} {
-		part = Line(part)
+	for _, part := range []string{h.Program, h.Node, h.Maint} {
+		part = t.Text(part)
 		if part == "" {
 			continue
 		}
@@ -110,9 +125,6 @@ func (t *Theme) headLine(h Head, w int) string {
 			break
 		}
 		left += sep + part
-	}
-	if !t.Rich {
-		left, page = ASCII(left), ASCII(page)
 	}
 	fill := max(w-2-Width(left)-Width(page), 1)
 	return " " + left + strings.Repeat(" ", fill) + t.Paint(Title, page)

@@ -76,6 +76,8 @@ func (d *Device) key(k tea.KeyMsg) tea.Cmd {
 		return d.images()
 	case 'm':
 		return d.messages()
+	case 'H':
+		return send(Push{NewHistory(d.Common)})
 	case 'f':
 		return send(Push{NewPager(d.Common, "Findings of "+d.slot().Address, strings.Join(d.findings(76), "\n"), true)})
 	}
@@ -148,7 +150,7 @@ func (d *Device) Body(w, h int) []string {
 	t := look.NewTable(w-2,
 		look.Column{Width: 3, Drop: 1}, look.Column{Head: "Slot", Width: 13}, look.Column{Head: "NUMA", Width: 4, Drop: 3}, look.Column{Head: "IOMMU", Width: 5, Drop: 4},
 		look.Column{Head: "Driver", Width: 13}, look.Column{Head: "In use as", Drop: 2}, look.Column{Head: "State", Width: 16})
-	room := min(n, max(h-len(head)-min(len(found), 6)-4, 3))
+	room := share(h, len(head)+1, n, min(len(found), 6))
 	list := d.list.draw(d.Theme, room, n, func(at int) string { return d.line(t, at) })
 	d.rows = list.rows
 	table := append([]string{d.Theme.Paint(look.Faint, "  "+t.Heads())}, list.text...)
@@ -216,14 +218,14 @@ func (d *Device) findings(w int) []string {
 }
 
 func (d *Device) Keys() []look.Key {
-	return []look.Key{{Keys: "Up/Down", Does: "slot"}, {Keys: "i", Does: "images"}, {Keys: "Space", Does: "leave one alone"},
-		{Keys: "m", Does: "kernel messages"}, {Keys: "f", Does: "findings"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
+	return []look.Key{{Keys: "Up/Down", Does: "slot"}, {Keys: "i", Does: "images"}, {Keys: "Space", Does: "leave"},
+		{Keys: "m", Does: "messages"}, {Keys: "f", Does: "findings"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
 }
 
 func (d *Device) Help() []string {
 	return []string{
 		"One kind of device, slot by slot: where it sits, which driver holds it, what it is used as, and what was found wrong with it.",
-		"i goes to the images for it. Space leaves one of several equal cards alone. m shows what the kernel said of the card.",
+		"i goes to the images for it. Space leaves one of several equal cards alone. m shows what the kernel said of the card, H the past runs on this node.",
 		"The same as text:  fitout device " + d.group().ID,
 	}
 }

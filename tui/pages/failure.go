@@ -100,14 +100,6 @@ func (f *Failure) Update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case surveyed:
 		return fresh(f.Common, msg)
-	case started:
-		if msg.err != nil {
-			return send(Push{NewTrouble(f.Common, "Starting the run", msg.err, nil)})
-		}
-		if msg.run == f.run {
-			return send(Home{NewFollowing(f.Common, msg.run, f.plan, f.sum.LastSeq)})
-		}
-		return send(Home{NewRunning(f.Common, msg.run, f.plan)})
 	case bundled:
 		if msg.err != nil {
 			return send(Push{NewTrouble(f.Common, "Making a support bundle", msg.err, nil)})
@@ -144,14 +136,15 @@ func (f *Failure) key(k tea.KeyMsg) tea.Cmd {
 // ShellMsg asks the root model for a shell.
 type ShellMsg struct{}
 
+// undo, resume and again change the node, so each asks for a typed word.
 func (f *Failure) undo() tea.Cmd {
 	u, ok := f.Wizard.(Resumer)
 	if !ok {
 		return notice("In a shell (!):  fitout rollback " + f.run)
 	}
-	return work("starting the undo", func(ctx context.Context, _ image.Progress) tea.Msg {
-		return started{f.run, u.Rollback(ctx, f.run)}
-	})
+	return send(Push{&Confirm{Common: f.Common, title: "Undo", about: "Undoing what is left of run " + f.run + " would do this:", word: Word{Want: "undo"},
+		read: func(ctx context.Context) ([]string, error) { return u.RollbackText(ctx, f.run) },
+		do:   func(ctx context.Context) error { return u.Rollback(ctx, f.run) }, then: f.follow}})
 }
 
 func (f *Failure) resume() tea.Cmd {
@@ -159,16 +152,15 @@ func (f *Failure) resume() tea.Cmd {
 	if !ok {
 		return notice("In a shell (!):  fitout apply --resume")
 	}
-	return work("going on with the run", func(ctx context.Context, _ image.Progress) tea.Msg {
-		return started{f.run, u.Resume(ctx, f.run)}
-	})
+	return send(Push{&Confirm{Common: f.Common, title: "Go on", about: "The run " + f.run + " goes on with the step it was at.", word: Word{Want: "resume"},
+		do: func(ctx context.Context) error { return u.Resume(ctx, f.run) }, then: f.follow}})
 }
 
-func (f *Failure) again() tea.Cmd {
-	return work("starting the run", func(ctx context.Context, _ image.Progress) tea.Msg {
-		run, err := f.Wizard.Start(ctx, f.plan)
-		return started{run, err}
-	})
+func (f *Failure) again() tea.Cmd { return send(Push{NewPlan(f.Common, f.plan)}) }
+
+// follow shows the run that goes on.
+func (f *Failure) follow() tea.Cmd {
+	return send(Home{NewFollowing(f.Common, f.run, f.plan, f.sum.LastSeq)})
 }
 
 // other goes back to the images of the first kind, all answers kept.

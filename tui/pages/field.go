@@ -146,5 +146,8 @@ func (w *Word) Holds(c Confirmed) bool {
 // Line is the field with its request, in w cells.
 func (w *Word) Line(th *look.Theme, does string, width int) string {
 	text := does + " type  " + th.Paint(look.Word, w.Want) + "  and press Enter:  "
+	if look.Width(text)+len(w.Want)+3 > width {
+		text = "type " + th.Paint(look.Word, w.Want) + ", Enter: "
+	}
 	return text + w.View(th, max(min(len(w.Want)+9, width-look.Width(text)), 6))
 }

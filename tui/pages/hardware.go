@@ -207,7 +207,7 @@ func (h *Hardware) filterLine(w int) look.Block {
 	}
 	line := "Filter: " + h.filter.String()
 	if h.asking {
-		line = "Filter: " + h.filter.View(h.Theme, min(w-8, 40)) + "  Enter keeps it, Esc clears it"
+		line = "Filter: " + h.filter.View(h.Theme, min(w-8, 40)) + "  Enter keeps, Esc clears"
 	}
 	return look.Block{Lines: []string{line}, Keep: look.Need}
 }

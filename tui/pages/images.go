@@ -241,15 +241,17 @@ func (p *Images) Body(w, h int) []string {
 	if k.Driver != "" {
 		now = k.Driver
 	}
-	head := []string{
-		look.Cut(fmt.Sprintf("For %dx %s (%s)", len(k.Devices), look.Line(name), k.ID), w),
-		fmt.Sprintf("now: %s, %s", now, p.Theme.Paint(look.StateRole(k.State), look.State(k.State))),
+	now = "now: " + now + ", " + look.State(k.State)
+	what := look.Cut(fmt.Sprintf("For %dx %s (%s)", len(k.Devices), p.Theme.Text(name), k.ID), w)
+	head := []string{what, now}
+	if fill := w - look.Width(what) - look.Width(now); fill > 1 {
+		head = []string{what + strings.Repeat(" ", fill) + p.Theme.Paint(look.StateRole(k.State), now)}
 	}
 	offers := p.kind().Offers
 	t, kernels := p.table(w - 2)
 	best, rule := p.kind().Recommended()
 	detail := p.detail(w)
-	list := p.list.draw(p.Theme, min(len(offers)+1, max(h-len(head)-len(detail)-4, 3)), len(offers)+1, func(at int) string { return p.line(t, kernels, at, best) })
+	list := p.list.draw(p.Theme, share(h, len(head)+2, len(offers)+1, len(detail)), len(offers)+1, func(at int) string { return p.line(t, kernels, at, best) })
 	p.rows = list.rows
 	ruleLine := []string{p.Theme.Marks.Recommended + " recommended: " + rule}
 	if best < 0 {
@@ -291,9 +293,23 @@ func (p *Images) table(w int) (*look.Table, int) {
 func (p *Images) heads(t *look.Table, kernels int) []string {
 	second := []string{"", "", ""}
 	for i := 0; i < kernels; i++ {
-		second = append(second, tail(p.Choices.Survey.Kernels[i].Release, 14))
+		second = append(second, tail(p.release(p.Choices.Survey.Kernels[i].Release), 14))
 	}
 	return []string{p.Theme.Paint(look.Faint, "  "+t.Heads()), p.Theme.Paint(look.Faint, "  "+t.Row(second...))}
+}
+
+// release is a kernel's release without the flavour that all of them share.
+func (p *Images) release(release string) string {
+	i := strings.LastIndexByte(release, '-')
+	if i < 0 || len(release) <= 14 {
+		return release
+	}
+	for _, k := range p.Choices.Survey.Kernels {
+		if !strings.HasSuffix(k.Release, release[i:]) {
+			return release
+		}
+	}
+	return release[:i]
 }
 
 func (p *Images) line(t *look.Table, kernels, at, best int) string {

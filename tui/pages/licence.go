@@ -109,7 +109,7 @@ func (l *Licence) name(k tea.KeyMsg) tea.Cmd {
 // Body draws the text and the field below it.
 func (l *Licence) Body(w, h int) []string {
 	l.reader.Lay(l.q.Licence.Text, w, true)
-	foot := []string{l.reader.Status(l.Theme, w)}
+	var foot []string
 	switch {
 	case l.naming:
 		label := "Accepted by (name or mail): "
@@ -126,12 +126,17 @@ func (l *Licence) Body(w, h int) []string {
 		head, rule = head[:1], ""
 	}
 	body := append([]string(nil), head...)
+	room := h - len(head) - len(foot) - 1
 	if rule != "" {
 		body = append(body, rule)
-		foot = append([]string{rule}, foot...)
+		room -= 2
 	}
-	room := max(h-len(body)-len(foot), 1)
+	room = max(room, 1)
 	body = append(body, l.reader.View(l.Theme, w, room)...)
+	if rule != "" {
+		body = append(body, rule)
+	}
+	body = append(body, l.reader.Status(l.Theme, w))
 	return append(body, foot...)
 }
 

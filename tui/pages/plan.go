@@ -258,7 +258,7 @@ func (p *Plan) Body(w, h int) []string {
 		look.Column{Head: "What"}, look.Column{Head: "Undo", Width: max(min(w/3, 34), 10), Drop: 1})
 	n := len(p.plan.Steps)
 	text := p.exactly(w)
-	list := p.list.draw(p.Theme, min(n, max(h-len(head)-len(field)-min(len(text), 5)-1, 3)), n, func(at int) string {
+	list := p.list.draw(p.Theme, share(h, len(head)+len(field)+1, n, min(len(text), 5)), n, func(at int) string {
 		d := p.describe(at)
 		undo := "-"
 		if len(d.Undo) > 0 {
@@ -309,7 +309,7 @@ func cutAll(lines []string, w int) []string {
 }
 
 func (p *Plan) Keys() []look.Key {
-	return []look.Key{{Keys: "Up/Down", Does: "step"}, {Keys: "v", Does: "every step in full"}, {Keys: "y", Does: "answers"}, {Keys: "p", Does: "save answers"},
+	return []look.Key{{Keys: "Up/Down", Does: "step"}, {Keys: "v", Does: "all in full"}, {Keys: "y", Does: "answers"}, {Keys: "p", Does: "save them"},
 		{Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}, {Keys: "q", Does: "quit"}}
 }
 

@@ -95,7 +95,7 @@ func (r *Risks) Body(w, h int) []string {
 	return look.Fit(h,
 		look.Block{Lines: head, Keep: look.Need},
 		look.Block{Lines: clip(lines, h-5, "fitout explain "+name+" tells more"), Keep: look.Detail},
-		look.Block{Lines: []string{"It is written into the answers file by its name. There is no way to accept all."}, Keep: look.Hint},
+		look.Block{Lines: look.Wrap("It is written into the answers file by its name. There is no way to accept all of them at once.", w), Keep: look.Hint},
 		look.Block{Lines: field, Keep: look.Need})
 }
 

@@ -192,7 +192,7 @@ func (r *Running) Body(w, h int) []string {
 	}
 	steps := r.steps(w)
 	tail := tailBasic
-	if !r.Basic() {
+	if !r.Basic() && h > 24 {
 		tail = tailRich
 	}
 	room := max(h-len(steps)-len(r.bars(w))-3, 1)

@@ -32,6 +32,20 @@ func (l *List) draw(th *look.Theme, rows, n int, line func(at int) string) drawn
 	return d
 }
 
+// share is how many of n list lines are shown in h rows beside fixed ones and a
+// detail block: the block is kept only while the list has some lines to itself.
+func share(h, fixed, n, detail int) int {
+	const some = 5
+	room := h - fixed
+	if n+detail <= room {
+		return n
+	}
+	if room-detail >= some {
+		return room - detail
+	}
+	return max(min(n, room), 1)
+}
+
 // roles says what a kernel is to the next boots.
 func roles(k host.Kernel) string {
 	words := make([]string, len(k.Roles))

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -91,6 +92,10 @@ func (s *Session) watch(interrupt func()) {
 // Hangup ends the session because the terminal is gone.
 func (s *Session) Hangup() { s.end(Cause{Signal: unix.SIGHUP}, "") }
 
+// lastFrame is how long a terminal may take for the last frame once the session
+// was ended from outside.
+const lastFrame = time.Second
+
 // end keeps the first cause and lets nothing wait for the terminal any more.
 func (s *Session) end(c Cause, stack string) {
 	s.mu.Lock()
@@ -98,9 +103,10 @@ func (s *Session) end(c Cause, stack string) {
 		s.cause, s.stack = c, stack
 	}
 	s.mu.Unlock()
-	if s.Out.Stuck() || c.Signal == unix.SIGHUP {
+	if s.Out.Stuck() {
 		s.Out.Abandon()
 	}
+	time.AfterFunc(lastFrame, s.Out.Abandon)
 	s.cancel()
 }
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,6 +57,9 @@ func Supervise(in, out *os.File) (int, error) {
 	}
 }
 
+// goCrash is the exit code of a Go program that ended by a panic nobody caught.
+const goCrash = 2
+
 // afterChild cleans up after a child that did not do it itself.
 func afterChild(err error, modes *Saved, out *Writer, level string) (int, error) {
 	_ = modes.Restore()
@@ -66,13 +70,17 @@ func afterChild(err error, modes *Saved, out *Writer, level string) (int, error)
 	case !errors.As(err, &exit):
 		return 0, fmt.Errorf("waiting for the screen: %w", err)
 	}
-	ws, ok := exit.Sys().(unix.WaitStatus)
-	if !ok || !ws.Signaled() {
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	killed := ok && ws.Signaled()
+	if !killed && exit.ExitCode() != goCrash {
 		return exit.ExitCode(), nil
 	}
 	(&Quiet{path: printkFile, before: level}).restoreChanged()
 	if !out.Stuck() {
 		_, _ = out.WriteString(leaveScreen)
+	}
+	if !killed {
+		return exit.ExitCode(), nil
 	}
 	return 128 + int(ws.Signal()), nil
 }
