@@ -1,12 +1,9 @@
 package module
 
 import (
-	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math/big"
 )
 
 // A signed module file ends with: the signature, a struct module_signature
@@ -79,110 +76,4 @@ func (i *Info) oldSignature(f *file, end []byte, at int64) error {
 	}
 	i.Signature = s
 	return nil
-}
-
-// The parts of RFC 5652 that a kernel signature uses.
-type contentInfo struct {
-	Type    asn1.ObjectIdentifier
-	Content asn1.RawValue `asn1:"explicit,tag:0"`
-}
-
-type signedData struct {
-	Version      int
-	Digests      asn1.RawValue `asn1:"set"`
-	Content      asn1.RawValue
-	Certificates asn1.RawValue `asn1:"optional,tag:0"`
-	CRLs         asn1.RawValue `asn1:"optional,tag:1"`
-	Signers      []signerInfo  `asn1:"set"`
-}
-
-type signerInfo struct {
-	Version       int
-	ID            asn1.RawValue
-	Digest        pkix.AlgorithmIdentifier
-	SignedAttrs   asn1.RawValue `asn1:"optional,tag:0"`
-	Algorithm     pkix.AlgorithmIdentifier
-	Signature     []byte
-	UnsignedAttrs asn1.RawValue `asn1:"optional,tag:1"`
-}
-
-type issuerAndSerial struct {
-	Issuer asn1.RawValue
-	Serial *big.Int
-}
-
-// parsePKCS7 reads who signed. The signature itself cannot be verified
-// without the certificate, which only the kernel has.
-func parsePKCS7(der []byte) (*Signature, *SignatureError) {
-	bad := func(what string) (*Signature, *SignatureError) {
-		return nil, &SignatureError{"its PKCS#7 message " + what}
-	}
-	var outer contentInfo
-	if _, err := asn1.Unmarshal(der, &outer); err != nil {
-		return bad("cannot be read: " + err.Error())
-	}
-	if outer.Type.String() != "1.2.840.113549.1.7.2" {
-		return bad("holds " + outer.Type.String() + " where signed data should be")
-	}
-	var data signedData
-	if _, err := asn1.Unmarshal(outer.Content.Bytes, &data); err != nil {
-		return bad("cannot be read: " + err.Error())
-	}
-	if len(data.Signers) == 0 {
-		return bad("names no signer")
-	}
-	signer := data.Signers[0]
-	s := &Signature{
-		Hash:      oidName(signer.Digest.Algorithm),
-		Algorithm: oidName(signer.Algorithm.Algorithm),
-	}
-	if signer.ID.Class == asn1.ClassContextSpecific { // a subject key id
-		s.KeyID = hex.EncodeToString(signer.ID.Bytes)
-		return s, nil
-	}
-	var id issuerAndSerial
-	if _, err := asn1.Unmarshal(signer.ID.FullBytes, &id); err != nil {
-		return bad("names its signer in a way that cannot be read: " + err.Error())
-	}
-	var rdn pkix.RDNSequence
-	if _, err := asn1.Unmarshal(id.Issuer.FullBytes, &rdn); err != nil {
-		return bad("names its signer in a way that cannot be read: " + err.Error())
-	}
-	var name pkix.Name
-	name.FillFromRDNSequence(&rdn)
-	s.Signer, s.Issuer = name.CommonName, name.String()
-	s.Serial = hex.EncodeToString(id.Serial.Bytes())
-	s.KeyID = s.Serial
-	return s, nil
-}
-
-// oidName names the algorithms that kernels sign with.
-func oidName(oid asn1.ObjectIdentifier) string {
-	if name, ok := oidNames[oid.String()]; ok {
-		return name
-	}
-	return oid.String()
-}
-
-var oidNames = map[string]string{
-	"1.3.14.3.2.26":           "sha1",
-	"2.16.840.1.101.3.4.2.1":  "sha256",
-	"2.16.840.1.101.3.4.2.2":  "sha384",
-	"2.16.840.1.101.3.4.2.3":  "sha512",
-	"2.16.840.1.101.3.4.2.4":  "sha224",
-	"2.16.840.1.101.3.4.2.8":  "sha3-256",
-	"2.16.840.1.101.3.4.2.9":  "sha3-384",
-	"2.16.840.1.101.3.4.2.10": "sha3-512",
-	"1.2.840.113549.1.1.1":    "rsa",
-	"1.2.840.113549.1.1.5":    "rsa",
-	"1.2.840.113549.1.1.11":   "rsa",
-	"1.2.840.113549.1.1.12":   "rsa",
-	"1.2.840.113549.1.1.13":   "rsa",
-	"1.2.840.10045.2.1":       "ecdsa",
-	"1.2.840.10045.4.3.2":     "ecdsa",
-	"1.2.840.10045.4.3.3":     "ecdsa",
-	"1.2.840.10045.4.3.4":     "ecdsa",
-	"2.16.840.1.101.3.4.3.17": "ml-dsa-44",
-	"2.16.840.1.101.3.4.3.18": "ml-dsa-65",
-	"2.16.840.1.101.3.4.3.19": "ml-dsa-87",
 }

@@ -2,7 +2,6 @@ package module
 
 import (
 	"bytes"
-	"encoding/asn1"
 	"encoding/binary"
 	"testing"
 
@@ -66,22 +65,31 @@ func TestDamagedSignatureIsNamed(t *testing.T) {
 }
 
 func TestSubjectKeyIDAndOldForms(t *testing.T) {
-	_, sig, _ := appended(t, real(t, "6.1.0-57-amd64/dummy.ko"))
-	var outer contentInfo
-	_, err := asn1.Unmarshal(sig, &outer)
-	require.NoError(t, err)
-	var data signedData
-	_, err = asn1.Unmarshal(outer.Content.Bytes, &data)
-	require.NoError(t, err)
-	data.Signers[0].ID = asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, Bytes: []byte{0xab, 0x01}}
-	inner, err := asn1.Marshal(data)
-	require.NoError(t, err)
-	outer.Content = asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true, Bytes: inner}
-	der, err := asn1.Marshal(outer)
-	require.NoError(t, err)
-	s, bad := parsePKCS7(der)
+	element := func(tag byte, parts ...[]byte) []byte {
+		body := joined(parts...)
+		return append([]byte{tag, 0x82, byte(len(body) >> 8), byte(len(body))}, body...)
+	}
+	oid := func(b ...byte) []byte { return append([]byte{tagOID, byte(len(b))}, b...) }
+	sha256 := element(tagSequence, oid(0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 1))
+	rsa := element(tagSequence, oid(0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1))
+	message := func(id []byte) []byte {
+		signer := element(tagSequence, []byte{tagInteger, 1, 3}, id, sha256, rsa, element(tagOctets, make([]byte, 64)))
+		data := element(tagSequence, []byte{tagInteger, 1, 3}, element(tagSet, sha256), element(tagSequence), element(tagSet, signer))
+		return element(tagSequence, oid(0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 7, 2), element(tagContext0, data))
+	}
+	s, bad := parsePKCS7(message(element(tagKeyID, []byte{0xab, 0x01})))
 	require.Nil(t, bad)
 	require.Equal(t, &Signature{KeyID: "ab01", Hash: "sha256", Algorithm: "rsa"}, s)
+
+	attribute := func(kind byte, text string) []byte {
+		return element(tagSet, element(tagSequence, oid(0x55, 4, kind), element(0x0c, []byte(text))))
+	}
+	s, bad = parsePKCS7(message(element(tagSequence,
+		element(tagSequence, attribute(10, "Acme, Inc"), attribute(3, "Acme CA")), []byte{tagInteger, 2, 0, 0xfe})))
+	require.Nil(t, bad)
+	require.Equal(t, "Acme CA", s.Signer)
+	require.Equal(t, `CN=Acme CA,O=Acme\, Inc`, s.Issuer)
+	require.Equal(t, "fe", s.Serial)
 
 	body, _, _ := appended(t, real(t, "6.1.0-57-amd64/dummy.ko"))
 	old := joined(body, []byte("Acme"), []byte{1, 2, 3}, make([]byte, 64),
