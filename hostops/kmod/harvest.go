@@ -1,11 +1,6 @@
 package kmod
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"fmt"
-	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -19,134 +14,188 @@ import (
 // harvest collects symbol versions from a kernel's own modules: each records
 // the CRC of every symbol it imports, and holds the CRCs of what it exports.
 // Only kernel/ is read, where nobody else puts modules. Files that cannot be
-// read are passed over. One file is in memory at a time and core. The symbol
-// table, two thirds of the work, is read of those modules that export at all,
-// where depmod's table says which they are.
-func harvest(n *hostops.Node, k *Kernel) map[string]Symbol {
-	dir := k.Dir
-	files := moduleFiles(n.Path(path.Join(dir, "kernel")))
-	exporters := map[string]bool{}
+// read are passed over.
+//
+// Reading all 4,000 modules takes a third of a second when they are plain and
+// half a minute of one core when they are packed with xz. So it goes in circles:
+// an export of a module is looked up in that module; one of vmlinux in the
+// modules of one directory, then of the directory above it, and so on, until
+// some module imports it.
+type harvest struct {
+	n     *hostops.Node
+	k     *Kernel
+	cache string // directory, "" for none
+
+	files     []string          // node paths of what is not read yet, smallest first
+	byModule  map[string]string // the file of each module
+	done      map[string]bool   // node paths of what was read
+	exporters map[string]bool   // modules that export, nil when not known
+	start     string            // node path of the directory to begin with
+	unkept    int               // files read since the cache was written
+	clashes   int
+}
+
+// firstCircle is where to begin when nobody said what the questions are about:
+// network drivers import what drivers mostly do.
+const firstCircle = "kernel/drivers/net/ethernet"
+
+// batch is how many files are read between two looks at what was found.
+const batch = 32
+
+func newHarvest(n *hostops.Node, k *Kernel, cache string) *harvest {
+	h := &harvest{n: n, k: k, cache: cache, byModule: map[string]string{}, done: map[string]bool{}}
+	h.start = path.Join(k.Dir, firstCircle)
 	for _, mod := range k.Tables.symbols() {
-		exporters[mod] = true
-	}
-	found := make(map[string]Symbol, 24<<10)
-	var mu sync.Mutex
-	clashes := 0
-	each(len(files), func(i int) {
-		want := module.Versions
-		if len(exporters) == 0 || exporters[module.NameOf(files[i])] {
-			want |= module.Symbols
+		if h.exporters == nil {
+			h.exporters = map[string]bool{}
 		}
-		m, err := module.ReadFile(files[i], module.Limits{Only: want})
+		h.exporters[mod] = true
+	}
+	root := n.Path(k.Dir)
+	for _, file := range sortedBySize(moduleFiles(filepath.Join(root, "kernel"))) {
+		rel, err := filepath.Rel(root, file)
 		if err != nil {
-			n.Log.Debug("not harvested", "file", files[i], "error", err)
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, e := range m.Exports {
-			if old := found[e.Name]; old.HasCRC && e.HasCRC && old.CRC != e.CRC {
-				clashes++
-			}
-			found[strings.Clone(e.Name)] = Symbol{
-				CRC: e.CRC, HasCRC: e.HasCRC, TermsKnown: true,
-				GPLOnly: e.GPLOnly, Namespace: strings.Clone(e.Namespace), Module: m.Name,
-			}
-		}
-		for _, imp := range m.Imports {
-			if !imp.HasCRC {
-				continue
-			}
-			old, seen := found[imp.Name]
-			switch {
-			case !seen:
-				found[strings.Clone(imp.Name)] = Symbol{CRC: imp.CRC, HasCRC: true, Module: "vmlinux"}
-			case old.HasCRC && old.CRC != imp.CRC:
-				clashes++
-			}
-		}
-	})
-	if clashes > 0 {
-		n.Log.Warn("modules of this kernel disagree about symbol versions", "dir", dir, "symbols", clashes)
-	}
-	return found
-}
-
-// cachedHarvest takes the harvest from the cache directory (a host path, "" for
-// none) when it is of this very build, else makes it and keeps it.
-func cachedHarvest(n *hostops.Node, k *Kernel, cache string) map[string]Symbol {
-	if cache == "" {
-		return harvest(n, k)
-	}
-	file := filepath.Join(cache, "symvers-"+k.Release+"-"+buildOf(n, k))
-	if f, err := os.Open(file); err == nil {
-		found, err := ReadSymvers(f)
-		_ = f.Close()
-		if err == nil {
-			return found
-		}
-		n.Log.Debug("cached harvest not usable", "file", file, "error", err)
-	}
-	found := harvest(n, k)
-	if err := keepHarvest(file, found); err != nil {
-		n.Log.Debug("harvest not kept", "file", file, "error", err)
-	}
-	return found
-}
-
-// buildOf is a short digest of what tells one build of a release from another:
-// its sample module's build id and the size and time of the files that the
-// kernel's build made. Image builders set all times alike; the build id holds.
-func buildOf(n *hostops.Node, k *Kernel) string {
-	h := sha256.New()
-	fmt.Fprintln(h, k.Release, k.Vermagic, k.ModuleLayout)
-	if m, err := module.ReadFile(n.Path(k.Sample), module.Limits{Only: module.BuildIDs}); err == nil {
-		fmt.Fprintln(h, m.BuildID, m.Size)
-	}
-	for _, name := range []string{"modules.order", "modules.builtin", "modules.builtin.modinfo"} {
-		if st, err := n.Stat(path.Join(k.Dir, name)); err == nil {
-			fmt.Fprintln(h, name, st.Size(), st.ModTime().UnixNano())
-		}
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:8])
-}
-
-// keepHarvest writes symbols in the form that [ReadSymvers] reads, in one step.
-func keepHarvest(file string, found map[string]Symbol) (err error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".symvers-*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = f.Close()
-		_ = os.Remove(f.Name()) // gone already when it was renamed
-	}()
-	w := bufio.NewWriter(f)
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		s := found[name]
-		if !s.HasCRC {
 			continue
 		}
-		kind := "UNKNOWN"
-		if s.TermsKnown {
-			kind = "EXPORT_SYMBOL"
-			if s.GPLOnly {
-				kind = "EXPORT_SYMBOL_GPL"
-			}
+		h.files = append(h.files, path.Join(k.Dir, rel))
+		h.byModule[module.NameOf(file)] = path.Join(k.Dir, rel)
+	}
+	return h
+}
+
+// prefer begins at the directory of the first of the modules that the kernel's
+// build knew; its file may be missing.
+func (h *harvest) prefer(modules []string) {
+	for _, name := range modules {
+		if file, ok := h.byModule[module.Normalize(name)]; ok {
+			h.start = path.Dir(file)
+			return
 		}
-		fmt.Fprintf(w, "0x%08x\t%s\t%s\t%s\t%s\n", s.CRC, name, s.Module, kind, s.Namespace)
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	order, _ := h.n.ReadFile(path.Join(h.k.Dir, "modules.order"))
+	for line := range strings.Lines(string(order)) {
+		if slices.ContainsFunc(modules, func(m string) bool { return module.Normalize(m) == module.NameOf(strings.TrimSpace(line)) }) {
+			h.start = path.Join(h.k.Dir, path.Dir(line))
+			return
+		}
 	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
+}
+
+// until reads modules until name is found or none is left.
+func (h *harvest) until(s *Symbols, name string) {
+	known, found := s.byName[name]
+	provider, ofModule := h.k.Tables.SymbolProvider(name)
+	if file := h.byModule[provider]; ofModule && file != "" {
+		if !known.TermsKnown {
+			h.read(s, []string{file})
+		}
+		return
 	}
-	if err := f.Sync(); err != nil {
-		return err
+	if found {
+		return
 	}
-	return os.Rename(f.Name(), file)
+	if h.exporters == nil {
+		h.rest(s) // without depmod's table an import could be of any module
+		return
+	}
+	for dir := h.start; ; dir = path.Dir(dir) {
+		circle := h.below(dir)
+		for _, ok := s.byName[name]; !ok && len(circle) > 0; _, ok = s.byName[name] {
+			h.read(s, circle[:min(batch, len(circle))])
+			circle = circle[min(batch, len(circle)):]
+		}
+		if _, ok := s.byName[name]; ok || !strings.HasPrefix(dir, h.k.Dir+"/") {
+			break
+		}
+	}
+	h.finish(s, 2*batch)
+}
+
+// rest reads what is left.
+func (h *harvest) rest(s *Symbols) {
+	h.read(s, h.below(h.k.Dir))
+	h.finish(s, 1)
+}
+
+// below lists the unread files in and below a directory.
+func (h *harvest) below(dir string) []string {
+	var files []string
+	for _, file := range h.files {
+		if strings.HasPrefix(file, dir+"/") && !h.done[file] {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// finish writes the cache when many files were read since, and drops the
+// harvest when all were.
+func (h *harvest) finish(s *Symbols, many int) {
+	if h.unkept >= many && h.cache != "" {
+		if err := h.keep(s.byName); err != nil {
+			h.n.Log.Debug("harvest not kept", "dir", h.cache, "error", err)
+		}
+		h.unkept = 0
+	}
+	if len(h.done) < len(h.files) {
+		return
+	}
+	if h.clashes > 0 {
+		h.n.Log.Warn("modules of this kernel disagree about symbol versions", "dir", h.k.Dir, "symbols", h.clashes)
+	}
+	s.harvest = nil
+}
+
+// read adds what files say. One file is in memory at a time and core. The
+// symbol table, two thirds of the work, is read of those modules that export at
+// all, where depmod's table says which they are.
+func (h *harvest) read(s *Symbols, files []string) {
+	files = slices.DeleteFunc(slices.Clone(files), func(f string) bool { return h.done[f] })
+	var mu sync.Mutex
+	each(len(files), func(i int) {
+		want := module.Versions
+		if h.exporters == nil || h.exporters[module.NameOf(files[i])] {
+			want |= module.Symbols
+		}
+		m, err := module.ReadFile(h.n.Path(files[i]), module.Limits{Only: want})
+		mu.Lock()
+		defer mu.Unlock()
+		h.done[files[i]] = true
+		h.unkept++
+		if err != nil {
+			h.n.Log.Debug("not harvested", "file", files[i], "error", err)
+			return
+		}
+		h.add(s.byName, m)
+	})
+}
+
+// add keeps a module's exports, and its imports where no export was seen. Names
+// are copied, or each would keep its module's whole name table in memory.
+func (h *harvest) add(byName map[string]Symbol, m *module.Info) {
+	for _, e := range m.Exports {
+		if old := byName[e.Name]; old.HasCRC && e.HasCRC && old.CRC != e.CRC {
+			h.clashes++
+		}
+		byName[strings.Clone(e.Name)] = Symbol{
+			CRC: e.CRC, HasCRC: e.HasCRC, TermsKnown: true,
+			GPLOnly: e.GPLOnly, Namespace: strings.Clone(e.Namespace), Module: m.Name,
+		}
+	}
+	for _, imp := range m.Imports {
+		if !imp.HasCRC {
+			continue
+		}
+		old, seen := byName[imp.Name]
+		switch {
+		case !seen:
+			exporter := "vmlinux"
+			if mod, ok := h.k.Tables.SymbolProvider(imp.Name); ok {
+				exporter = mod
+			}
+			byName[strings.Clone(imp.Name)] = Symbol{CRC: imp.CRC, HasCRC: true, Module: exporter}
+		case old.HasCRC && old.CRC != imp.CRC:
+			h.clashes++
+		}
+	}
 }

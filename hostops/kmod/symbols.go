@@ -2,14 +2,18 @@ package kmod
 
 import "sync"
 
-// Symbols are a kernel's exports with their versions. The files are read at
-// the first question; a nil *Symbols answers like one that found nothing.
+// Symbols are a kernel's exports with their versions. Files are read as far as
+// the questions need them: of a symvers file all, of the kernel's own modules
+// those that are likely to know. A nil *Symbols knows nothing.
 type Symbols struct {
-	once   sync.Once
-	load   func(*Symbols)
-	origin Origin
-	file   string
-	byName map[string]Symbol
+	once sync.Once
+	load func(*Symbols)
+
+	mu      sync.Mutex
+	origin  Origin
+	file    string
+	byName  map[string]Symbol
+	harvest *harvest // what is not read yet, nil when nothing is left
 }
 
 // NewSymbols are symbols that are known already (from a file of the caller's,
@@ -36,8 +40,27 @@ func (s *Symbols) Lookup(name string) (Symbol, bool) {
 	if !s.ready() {
 		return Symbol{}, false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.harvest != nil {
+		s.harvest.until(s, name)
+	}
 	sym, ok := s.byName[name]
 	return sym, ok
+}
+
+// Prefer says which modules the next questions are about: a harvest then begins
+// with the kernel's own modules of those names and in those directories, and
+// most often ends there.
+func (s *Symbols) Prefer(modules ...string) {
+	if !s.ready() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.harvest != nil {
+		s.harvest.prefer(modules)
+	}
 }
 
 // Origin says where the versions come from.
@@ -61,10 +84,15 @@ func (s *Symbols) File() string {
 // complete: exports of vmlinux that no module of its own imports are unseen.
 func (s *Symbols) Complete() bool { return s.Origin() == FromSymvers }
 
-// Len is the number of exports known.
+// Len is the number of exports known, after everything was read.
 func (s *Symbols) Len() int {
 	if !s.ready() {
 		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.harvest != nil {
+		s.harvest.rest(s)
 	}
 	return len(s.byName)
 }

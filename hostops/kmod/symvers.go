@@ -58,10 +58,9 @@ func (s *Symbols) find(n *hostops.Node, k *Kernel, cache string) {
 	if k.ModuleLayout == 0 {
 		return // its modules carry no versions: there is nothing to harvest
 	}
-	s.byName = cachedHarvest(n, k, cache)
-	if len(s.byName) > 0 {
-		s.origin, s.file = FromModules, k.Dir
-	}
+	s.origin, s.file, s.byName = FromModules, k.Dir, map[string]Symbol{}
+	s.harvest = newHarvest(n, k, cache)
+	s.harvest.recall(s)
 }
 
 // ReadSymvers reads a Module.symvers file, packed or not: a line a symbol, of
