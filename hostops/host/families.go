@@ -123,6 +123,9 @@ func describe(c *clue, family string) *Host {
 	if c.n.Exists("/run/systemd/system") || c.n.Exists("/usr/lib/systemd/systemd") || c.n.Exists("/lib/systemd/systemd") {
 		h.layout.UnitDir = "/etc/systemd/system"
 	}
+	if m := mountOf(c.mounts, p.state); m != nil && m.point != "/" {
+		h.layout.Apart = true
+	}
 	if family == "ostree" {
 		h.layout.HoldInhibitor = rebootsByItself(c.n)
 	}

@@ -74,7 +74,6 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 	if err := setFirmwarePath(n, l.State); err != nil {
 		shout(ctx, n, "fitout: "+err.Error())
 	}
-	coldplugAgain(ctx, n, l)
 	var bad []string
 	for _, k := range kept {
 		d := bootDriver(ctx, n, l, kept, k)
@@ -93,24 +92,6 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 		return r, fmt.Errorf("%s", text)
 	}
 	return r, nil
-}
-
-// coldplugAgain asks once more for the drivers of devices that have none, where
-// the state directory is a mount of its own: coldplug came before it, and what
-// fitout's modprobe.d files held back then is due now.
-func coldplugAgain(ctx context.Context, n *hostops.Node, l Layout) {
-	if m := mountOf(readMounts(n), l.State); m == nil || m.point == "/" || n.Simulated() {
-		return
-	}
-	for _, dev := range n.Glob("/sys/bus/pci/devices/*") {
-		alias, err := n.ReadString(dev + "/modalias")
-		if err != nil || strings.Contains(alias, "bc06") || n.Exists(dev+"/driver") {
-			continue
-		}
-		if _, err := n.Exec.Run(ctx, "modprobe", "-q", "-b", alias); err != nil {
-			n.Log.Debug("no driver", "device", dev, "err", err)
-		}
-	}
 }
 
 // putBack writes the configuration files that are gone altogether. One that

@@ -14,6 +14,8 @@ type Layout struct {
 	// ModprobeD is a kept modprobe.d directory, "" where there is none and the
 	// boot stage copies <state>/modprobe.d to /run/modprobe.d before coldplug.
 	ModprobeD string
+	// Apart says that State is not on the root's own file system.
+	Apart bool
 	// UnitDir is where units are kept, "" without systemd.
 	UnitDir string
 	// OEM is Elemental's hook directory, "" elsewhere.

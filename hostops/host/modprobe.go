@@ -51,7 +51,7 @@ func confText(l Layout, d Driver, m modinfo) string {
 		fmt.Fprintf(&b, "remove %s t=%s; /sbin/modprobe -d $t --ignore-remove -r %s 2>/dev/null || exec /sbin/modprobe --ignore-remove -r %s\n", mod, l.tree(), mod, mod)
 	}
 	for _, r := range instead {
-		fmt.Fprintf(&b, "install %s %s%s && /sbin/modprobe -q %s; exec /sbin/modprobe --ignore-install %s $CMDLINE_OPTS\n", r, later(l, r), haveBuild(l, d), main, r)
+		fmt.Fprintf(&b, "install %s %s%s && /sbin/modprobe -q %s; exec /sbin/modprobe --ignore-install %s $CMDLINE_OPTS\n", r, wait(l), haveBuild(l, d), main, r)
 	}
 	for _, mod := range load {
 		if line := softdep(mod, m.pre[mod], m.post[mod]); line != "" {
@@ -88,17 +88,19 @@ func installCommand(l Layout, d Driver, mod string, instead []string, firmware b
 		}
 	}
 	return fmt.Sprintf("%sif %s; then %s && exit 0; echo '<3>fitout: %s did not load %s, falling back to the in-tree driver' > /dev/kmsg; fi; %s",
-		later(l, mod), haveBuild(l, d), load, d.Name, mod, fallback)
+		wait(l), haveBuild(l, d), load, d.Name, mod, fallback)
 }
 
-// later refuses while the state directory's file system is not mounted yet:
-// coldplug begins before that, and would take the in-tree driver for good. The
-// boot unit, which waits for the mount, loads it then.
-func later(l Layout, mod string) string {
-	if l.UnitDir == "" {
+// wait waits, at most half a minute, for a state directory that is a mount of
+// its own: coldplug begins before it is mounted, and would take the in-tree
+// driver for good. The boot unit's file is the mark of the real root: in an
+// initramfs, which may hold a copy of this file, nothing waits and the in-tree
+// driver is taken. After the time the boot goes on with that one too.
+func wait(l Layout) string {
+	if l.UnitDir == "" || !l.Apart {
 		return ""
 	}
-	return fmt.Sprintf("[ -d %s ] || { echo '<5>fitout: %s is not mounted yet, %s is loaded after it' > /dev/kmsg; exit 1; }; ", l.tree(), l.State, mod)
+	return fmt.Sprintf("i=0; while [ ! -d %s ] && [ -e %s/%s ] && [ $i -lt 30 ]; do sleep 1; i=$((i+1)); done; ", l.tree(), l.UnitDir, bootUnit)
 }
 
 // softdep is one line with all of a module's soft dependencies: modprobe takes

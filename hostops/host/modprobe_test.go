@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +14,7 @@ import (
 // r8125 is an out-of-tree driver whose device an in-tree one of another name
 // drives too.
 func r8125() (Layout, Driver, modinfo) {
-	return Layout{State: "/var/lib/fitout", ModprobeD: etcModprobe, UnitDir: "/etc/systemd/system"},
+	return Layout{State: "/var/lib/fitout", ModprobeD: etcModprobe, UnitDir: "/etc/systemd/system", Apart: true},
 		Driver{Name: "realtek-r8125", Version: "9.013", Load: []string{"r8125"}, Replaces: []string{"r8169"},
 			Parameters: map[string][]string{"r8125": {"aspm=0", "name=a b"}},
 			Builds:     map[string]Build{kernelA: {Modules: []string{"r8125.ko"}}}},
@@ -55,6 +56,7 @@ func runInstall(t *testing.T, text, mod, release string, loads bool) (calls stri
 	for from, to := range map[string]string{
 		"$CMDLINE_OPTS": "debug=1", "/sbin/modprobe": dir + "/modprobe", "/var/lib/fitout": dir + "/state",
 		"/sys/module/firmware_class/parameters/path": dir + "/path", "/dev/kmsg": dir + "/kmsg",
+		"/etc/systemd/system": dir + "/units",
 	} {
 		command = strings.ReplaceAll(command, from, to)
 	}
@@ -64,8 +66,20 @@ func runInstall(t *testing.T, text, mod, release string, loads bool) (calls stri
 	}
 	require.NoError(t, os.WriteFile(dir+"/modprobe", []byte(script), 0o755))
 	require.NoError(t, os.WriteFile(dir+"/uname", []byte("#!/bin/sh\necho "+release+"\n"), 0o755))
-	if release != unmounted {
-		require.NoError(t, os.MkdirAll(dir+"/state/tree/lib/modules/"+kernelA+"/updates/realtek-r8125", 0o755))
+	tree := dir + "/state/tree/lib/modules/" + kernelA + "/updates/realtek-r8125"
+	if release == unmounted || release == initramfs {
+		// The mount is played by moving the directory to its place.
+		require.NoError(t, os.MkdirAll(dir+"/disk/tree/lib/modules/unmounted/updates/realtek-r8125", 0o755))
+	} else {
+		require.NoError(t, os.MkdirAll(tree, 0o755))
+	}
+	if release == unmounted {
+		require.NoError(t, os.MkdirAll(dir+"/units", 0o755))
+		require.NoError(t, os.WriteFile(dir+"/units/"+bootUnit, nil, 0o644))
+		go func() {
+			time.Sleep(300 * time.Millisecond)
+			_ = os.Rename(dir+"/disk", dir+"/state")
+		}()
 	}
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
@@ -103,19 +117,28 @@ func TestInTreeDriverIsReplacedOnlyWhereABuildExists(t *testing.T) {
 	}
 }
 
-// unmounted is a boot where the state directory is not there yet.
-const unmounted = "unmounted"
+// The two moments at which the state directory is not there: before its mount,
+// on the real root, and in an initramfs with a copy of the file.
+const (
+	unmounted = "unmounted"
+	initramfs = "initramfs"
+)
 
-func TestColdplugBeforeTheMountTakesNoInTreeDriver(t *testing.T) {
+func TestColdplugBeforeTheMountWaitsForTheTree(t *testing.T) {
 	l, d, m := r8125()
-	for _, mod := range []string{"r8125", "r8169"} {
-		calls, exit := runInstall(t, confText(l, d, m), mod, unmounted, true)
-		require.Empty(t, calls, "the boot unit loads it after the mount")
-		require.Equal(t, 1, exit)
-	}
-	l.UnitDir = ""
-	calls, _ := runInstall(t, confText(l, d, m), "r8169", unmounted, true)
-	require.Equal(t, "--ignore-install r8169 debug=1\n", calls, "without a unit nobody would load it later")
+	text := confText(l, d, m)
+	calls, exit := runInstall(t, text, "r8125", unmounted, true)
+	require.Equal(t, "-d /state/tree --ignore-install r8125 debug=1\n", calls, "it was mounted meanwhile")
+	require.Zero(t, exit)
+}
+
+func TestCopyInTheInitramfsTakesTheInTreeDriverAtOnce(t *testing.T) {
+	l, d, m := r8125()
+	d.Replaces = []string{"r8125"}
+	begin := time.Now()
+	calls, _ := runInstall(t, confText(l, d, m), "r8125", initramfs, true)
+	require.Equal(t, "--ignore-install r8125 debug=1\n", calls, "a root disk's driver must not be held back")
+	require.Less(t, time.Since(begin), 5*time.Second)
 }
 
 func TestDriverOfTheInTreeNameFallsBackToTheInTreeOne(t *testing.T) {
