@@ -23,7 +23,7 @@ type Entry struct {
 }
 
 // Codes is the table, sorted by code.
-var Codes = sorted(buildCodes, policyCodes, moduleCodes, deviceCodes, runCodes, imageCodes)
+var Codes = sorted(buildCodes, policyCodes, moduleCodes, deviceCodes, runCodes, imageCodes, errorCodes)
 
 func sorted(tables ...[]Entry) []Entry {
 	all := slices.Concat(tables...)
