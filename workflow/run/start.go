@@ -203,6 +203,8 @@ func spawn(n *hostops.Node, dir string, argv []string) (exited <-chan error, err
 // systemdRun is the command line before the runner's, nil where systemd is not
 // in charge. The unit's main process alone gets SIGTERM (it undoes; what it
 // started must go on meanwhile), and has five minutes for that at shutdown.
+// Type=exec makes systemd-run fail when the program cannot be executed there
+// (SELinux forbids init to run one from a home directory).
 func systemdRun(n *hostops.Node, dir string) []string {
 	if n.Simulated() || !n.Exists("/run/systemd/system") {
 		return nil
@@ -214,7 +216,7 @@ func systemdRun(n *hostops.Node, dir string) []string {
 	args := []string{name, "--quiet", "--collect", "--no-ask-password",
 		"--unit=fitout-run-" + path.Base(dir) + "-" + fmt.Sprint(n.Now().UnixMilli()),
 		"--description=fitout run " + path.Base(dir),
-		"--property=KillMode=mixed", "--property=TimeoutStopSec=300", "--property=StandardInput=null",
+		"--property=Type=exec", "--property=KillMode=mixed", "--property=TimeoutStopSec=300", "--property=StandardInput=null",
 		"--property=StandardOutput=null", "--property=StandardError=append:" + path.Join(dir, stderrFile)}
 	// The environment goes by a file: a proxy's password has no place in a
 	// process list.
