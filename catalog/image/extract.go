@@ -344,6 +344,10 @@ func (x *extraction) write(name string, size int64, r io.Reader, c class) error 
 		return diskError("writing "+name, err)
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r}, x.buf)
+	if err == nil {
+		// Begin writing back now; settle waits for it. An error shows there.
+		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

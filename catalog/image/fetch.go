@@ -98,6 +98,9 @@ func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Invent
 	if err != nil {
 		return nil, err
 	}
+	if err := x.settle(); err != nil {
+		return nil, err
+	}
 	return inv, inv.write(dir)
 }
 

@@ -58,8 +58,24 @@ func sameWant(a, b Want) bool {
 	return slices.Equal(x, y) && reflect.DeepEqual(a, b)
 }
 
-// write stores the inventory last, after the files have reached the disk: its
-// presence says that the directory is complete.
+// settle waits until everything written is on the disk. Writing back began when
+// each file was closed, so this is one commit for most file systems.
+func (x *extraction) settle() error {
+	names := append(x.sortedFiles(), sortedKeys(x.dirs())...)
+	for _, n := range names {
+		f, err := x.root.Open(n)
+		if err != nil {
+			return fmt.Errorf("writing the image to disk: %w", err)
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return diskError("writing the image to disk", err)
+		}
+	}
+	return nil
+}
+
+// write stores the inventory, the last of all files: its presence says that
+// the directory is complete.
 func (inv *Inventory) write(dir string) error {
 	raw, err := json.MarshalIndent(inventoryDoc{inventoryFormat, inv, inv.want}, "", " ")
 	if err != nil {
@@ -70,9 +86,6 @@ func (inv *Inventory) write(dir string) error {
 		return fmt.Errorf("writing the inventory: %w", err)
 	}
 	defer d.Close()
-	if err := unix.Syncfs(int(d.Fd())); err != nil {
-		return diskError("writing the image to disk", err)
-	}
 	tmp := filepath.Join(dir, "."+inventoryName)
 	if err := writeSynced(tmp, raw); err != nil {
 		return diskError("writing the inventory", err)

@@ -94,7 +94,7 @@ func (l *layerReader) decompress() error {
 	if err != nil && err != io.EOF {
 		return l.explain(err)
 	}
-	l.packd = true
+	l.packd, err = true, nil
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		l.plain, err = gzip.NewReader(br)
@@ -110,10 +110,10 @@ func (l *layerReader) decompress() error {
 	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
 		l.plain, err = xz.ReaderConfig{DictCap: int(l.lim.Window)}.NewReader(br)
 	default:
-		l.plain, l.packd = br, false
+		l.plain, l.packd, err = br, false, nil
 	}
-	if err != nil && err != io.EOF {
-		return l.explain(err)
+	if err != nil {
+		return l.explain(noEOF(err))
 	}
 	return nil
 }
