@@ -9,9 +9,9 @@ import (
 )
 
 // vars are the template values of this node that do not depend on a kernel.
-func (e *Engine) vars() catalog.Vars {
+func (e *Engine) vars(osTag string) catalog.Vars {
 	release, _ := e.Node.ReadFile("/etc/os-release")
-	return catalog.Vars{OSRelease: string(release), Machine: e.Node.Kernel.Machine()}
+	return catalog.Vars{OSRelease: string(release), Machine: e.Node.Kernel.Machine(), OSTag: osTag}
 }
 
 // Offers lists the catalog's drivers for a kind, best match first, with the
@@ -22,16 +22,18 @@ func (e *Engine) Offers(s *Survey, k Kind) []Offer {
 	}
 	var out []Offer
 	for _, m := range e.Catalog.Match(s.Devices[k.Devices[0]].Modalias) {
-		out = append(out, e.offer(s, m.Driver))
+		o := e.offer(s, m.Driver, "")
+		o.Ambiguous = m.Ambiguous
+		out = append(out, o)
 	}
 	return out
 }
 
-func (e *Engine) offer(s *Survey, d catalog.Driver) Offer {
+func (e *Engine) offer(s *Survey, d catalog.Driver, osTag string) Offer {
 	o := Offer{Driver: d, References: map[string]string{}}
 	var why []string
 	for _, kernel := range s.Kernels {
-		ref, reason, err := d.Resolve(kernel.Release, e.vars())
+		ref, reason, err := d.Resolve(kernel.Release, e.vars(osTag))
 		if err != nil {
 			why = append(why, fmt.Sprintf("%s: %v", kernel.Release, err))
 			continue
@@ -110,4 +112,4 @@ func (s *Survey) Running() string {
 
 // OfferDriver makes an offer of a catalog entry, whether a device here needs it
 // or not.
-func (e *Engine) OfferDriver(s *Survey, d catalog.Driver) Offer { return e.offer(s, d) }
+func (e *Engine) OfferDriver(s *Survey, d catalog.Driver) Offer { return e.offer(s, d, "") }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fitout/catalog/image"
+	"fitout/hostops/pci"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
 	"fitout/workflow/judge"
@@ -38,7 +39,10 @@ func (e *Engine) resolve(ctx context.Context, s *Survey, a *answers.Answers, p i
 	taken := map[int]bool{}
 	for i, rule := range a.Devices {
 		found := s.matching(rule.Match, taken)
-		found, left := s.except(rule, found)
+		found, left, err := s.except(rule, found)
+		if err != nil {
+			return nil, nil, err
+		}
 		skipped = append(skipped, left...)
 		for _, d := range found {
 			taken[d] = true
@@ -88,19 +92,28 @@ func glob(pattern, value string) bool {
 	return pattern == "" || (err == nil && ok)
 }
 
-// except drops the slots a rule leaves alone.
-func (s *Survey) except(rule answers.Rule, found []int) (kept []int, left []string) {
+// except drops the slots a rule leaves alone. A short slot ("17:00.0") stands
+// for the one function that has it.
+func (s *Survey) except(rule answers.Rule, found []int) (kept []int, left []string, err error) {
 	if rule.Except == nil {
-		return found, nil
+		return found, nil, nil
+	}
+	plain := make([]pci.Device, len(s.Devices))
+	for i, d := range s.Devices {
+		plain[i] = d.Device
+	}
+	leave, err := rule.Except.Addresses(plain)
+	if err != nil {
+		return nil, nil, &Error{Exit: ExitUsage, Code: "no-device", Message: "except: " + err.Error(), Err: err}
 	}
 	for _, i := range found {
-		if slices.Contains(rule.Except.Slots, s.Devices[i].Address) {
+		if slices.Contains(leave, s.Devices[i].Address) {
 			left = append(left, s.Devices[i].Address+": left alone, as the answers say (except)")
 			continue
 		}
 		kept = append(kept, i)
 	}
-	return kept, left
+	return kept, left, nil
 }
 
 // deliberate drops devices that were passed through on purpose, unless that
@@ -181,7 +194,7 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 			return nil, stopf(ExitNoMatch, "driver-unknown", "see what there is with: fitout catalog list",
 				"the catalog has no driver %q (sources: %s)", c.rule.Driver, strings.Join(e.Catalog.Sources, ", "))
 		}
-		o = e.offer(s, d)
+		o = e.offer(s, d, a.OSTag)
 		if c.rule.Image != nil {
 			for _, k := range s.Kernels {
 				o.References[k.Release] = c.rule.Image.Reference

@@ -80,6 +80,9 @@ type Offer struct {
 	// Why it is offered or, for NoImage kernels, why not.
 	Why         string
 	Recommended bool
+	// Ambiguous: another entry matches the device equally well, so that only
+	// a person can choose.
+	Ambiguous bool
 }
 
 // Examined is an offer whose image was read and judged.

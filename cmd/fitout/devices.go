@@ -215,9 +215,6 @@ func pick(s *workflow.Survey, what string) ([]workflow.Device, error) {
 	if len(found) > 0 {
 		return found, nil
 	}
-	if !pci.IsAddress(what) {
-		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-device", Message: "this node has no device " + what, Hint: "see them with: fitout devices --all"}
-	}
 	i, err := pci.Find(plain, what)
 	if err != nil {
 		exit := workflow.ExitNoMatch
@@ -225,7 +222,7 @@ func pick(s *workflow.Survey, what string) ([]workflow.Device, error) {
 		if errors.As(err, &many) {
 			exit = workflow.ExitUsage
 		}
-		return nil, &workflow.Error{Exit: exit, Code: "no-device", Message: err.Error(), Err: err}
+		return nil, &workflow.Error{Exit: exit, Code: "no-device", Message: err.Error(), Hint: "see them with: fitout devices --all", Err: err}
 	}
 	return []workflow.Device{s.Devices[i]}, nil
 }
