@@ -23,6 +23,7 @@ type examination struct {
 	exporters map[string][]string
 	loaded    map[string]kmod.LoadedModule
 	targets   []string // modules that are wanted for themselves
+	wanted    map[string]bool
 
 	sequence []step
 	// crcsMatch is set when every version was compared and none differs;

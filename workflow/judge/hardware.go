@@ -15,16 +15,26 @@ func (x *examination) chooseModules() {
 	for _, name := range x.in.Modules {
 		x.targets = append(x.targets, module.Normalize(name))
 	}
-	if len(x.targets) > 0 {
-		return
+	if len(x.targets) == 0 {
+		x.targets = x.serving()
 	}
+	x.wanted = make(map[string]bool, len(x.targets))
+	for _, name := range x.targets {
+		x.wanted[name] = true
+	}
+}
+
+// serving are the modules that list a device; without devices all modules.
+func (x *examination) serving() []string {
+	var names []string
 	for name, m := range x.byName {
 		if len(x.in.Devices) == 0 || slices.ContainsFunc(x.in.Devices, func(d string) bool { return lists(m.Info, d) }) {
-			x.targets = append(x.targets, name)
+			names = append(names, name)
 		}
 	}
-	slices.Sort(x.targets)
-	slices.Reverse(x.targets) // the order is made from the end
+	slices.Sort(names)
+	slices.Reverse(names) // the order is made from the end
+	return names
 }
 
 func lists(m *module.Info, modalias string) bool {

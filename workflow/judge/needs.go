@@ -148,7 +148,10 @@ func (x *examination) checkParameter(m *image.Module, setting string) {
 // badValue says why a value cannot be of a type, "" when it can
 // (kernel/params.c). Types of a module's own are left to it.
 func badValue(kind, value string, given bool) string {
-	if strings.ContainsAny(value, "\"\n") {
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = value[1 : len(value)-1] // quoted as a whole, as for modprobe
+	}
+	if strings.ContainsAny(value, "\"\n\x00") {
 		return "the kernel has no way to quote a double quote or a line end in a value"
 	}
 	if elem, ok := strings.CutPrefix(kind, "array of "); ok {

@@ -231,7 +231,7 @@ func TestParameterTheModuleDoesNotHave(t *testing.T) {
 func TestParameterValuesWithSemicolonsAreWhole(t *testing.T) {
 	for value, kind := range map[string]string{
 		"RMIntrLockingMode=1;RmEnable=0": "charp", "a b c": "charp", "": "charp", "1,2,0x3": "array of int",
-		"Y": "bool", "off": "bool", "0": "invbool",
+		`"a b"`: "charp", "Y": "bool", "off": "bool", "0": "invbool",
 	} {
 		require.Empty(t, badValue(kind, value, true), value)
 	}

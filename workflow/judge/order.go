@@ -28,6 +28,9 @@ type orderer struct {
 // order makes the load order over image and host: what a module depends on, by
 // name and by symbol, before it; wishes (softdep) where they can be had.
 func (x *examination) order() {
+	if x.in.Kernel != nil {
+		x.in.Kernel.Symbols.Prefer(x.targets...)
+	}
 	o := &orderer{x: x, state: map[string]int{}, bad: map[string]bool{}}
 	// [A, B, C] means that A needs B needs C.
 	for _, name := range slices.Backward(x.targets) {
@@ -223,7 +226,7 @@ func (o *orderer) fromHost(name, by, symbol string) {
 func (x *examination) resolve(name string) (mod *image.Module, path string, found bool) {
 	m := x.byName[name]
 	hostPath, onHost := x.hostPath(name)
-	if m != nil && (!onHost || !m.Info.InTree || slices.Contains(x.targets, name)) {
+	if m != nil && (!onHost || !m.Info.InTree || x.wanted[name]) {
 		return m, "", true
 	}
 	if onHost {
@@ -271,32 +274,25 @@ type provision struct {
 	symbol kmod.Symbol
 }
 
-// provider finds the export that a symbol would be linked to: the kernel's own
-// first, then the image's modules, then the host's.
+// provider finds the export that a symbol would be linked to: of the kernel
+// itself, else of the image's modules, else of the host's. A harvest only
+// guesses that the kernel itself exports a symbol, and asking it about one that
+// none of the kernel's modules imports makes it read them all: so the image's
+// own exports come first there.
 func (x *examination) provider(symbol string) provision {
-	var host provision
-	if x.in.Kernel != nil {
-		if s, ok := x.in.Kernel.Symbols.Lookup(symbol); ok {
-			host = provision{found: true, symbol: s}
-			if s.Module != "vmlinux" {
-				host.owner = module.NameOf(s.Module)
-				if s.Module == "" {
-					host.owner, _ = x.in.Kernel.Tables.SymbolProvider(symbol)
-				}
-			}
-			if host.owner != "" && x.builtin(host.owner) {
-				host.owner = ""
-			}
-		}
-	}
 	for _, owner := range x.exporters[symbol] {
-		if host.found && host.owner == "" && host.symbol.TermsKnown {
-			break // the kernel itself exports it; a harvest only guesses so
+		mod, _, _ := x.resolve(owner)
+		if mod == nil {
+			continue
 		}
-		if mod, _, _ := x.resolve(owner); mod != nil {
-			return provision{found: true, owner: owner, image: mod, symbol: exported(mod, symbol)}
+		if x.in.Kernel != nil && x.in.Kernel.Symbols.Complete() {
+			if host := x.hostProvider(symbol); host.found && host.owner == "" {
+				return host
+			}
 		}
+		return provision{found: true, owner: owner, image: mod, symbol: exported(mod, symbol)}
 	}
+	host := x.hostProvider(symbol)
 	if host.owner != "" {
 		// A module of the host that the image replaces exports it no more.
 		if mod, _, _ := x.resolve(host.owner); mod != nil {
@@ -304,6 +300,28 @@ func (x *examination) provider(symbol string) provision {
 		}
 	}
 	return host
+}
+
+// hostProvider is the kernel's or one of its modules' export.
+func (x *examination) hostProvider(symbol string) provision {
+	if x.in.Kernel == nil {
+		return provision{}
+	}
+	s, ok := x.in.Kernel.Symbols.Lookup(symbol)
+	if !ok {
+		return provision{}
+	}
+	p := provision{found: true, symbol: s}
+	if s.Module != "vmlinux" {
+		p.owner = module.NameOf(s.Module)
+		if s.Module == "" {
+			p.owner, _ = x.in.Kernel.Tables.SymbolProvider(symbol)
+		}
+	}
+	if p.owner != "" && x.builtin(p.owner) {
+		p.owner = ""
+	}
+	return p
 }
 
 func exported(m *image.Module, symbol string) kmod.Symbol {

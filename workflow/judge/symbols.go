@@ -240,11 +240,10 @@ func imports(m *module.Info, ns string) bool {
 // (verify_exported_symbols).
 func (x *examination) checkDuplicates(m *image.Module) {
 	for _, e := range m.Info.Exports {
-		s, ok := x.in.Kernel.Symbols.Lookup(e.Name)
-		if !ok || !s.TermsKnown {
+		owner, ok := x.exportedBy(e.Name)
+		if !ok {
 			continue
 		}
-		owner := module.NameOf(s.Module)
 		_, isLoaded := x.loaded[owner]
 		switch {
 		case owner == m.Info.Name || owner == "" || x.replaced(owner):
@@ -253,14 +252,29 @@ func (x *examination) checkDuplicates(m *image.Module) {
 			return
 		}
 	}
-	for _, other := range x.imageSteps() {
-		for _, e := range m.Info.Exports {
-			if other.Info.Name > m.Info.Name && slices.Contains(x.exporters[e.Name], other.Info.Name) {
-				x.add(finding.New("symbol-duplicate", file(m), e.Name, other.Info.Name))
+	for _, e := range m.Info.Exports {
+		for _, other := range x.exporters[e.Name] {
+			if other > m.Info.Name && x.fromImage(other) {
+				x.add(finding.New("symbol-duplicate", file(m), e.Name, other))
 				return
 			}
 		}
 	}
+}
+
+// fromImage says that a module of the image is in the load order.
+func (x *examination) fromImage(name string) bool {
+	return slices.ContainsFunc(x.sequence, func(s step) bool { return s.name == name && s.mod != nil })
+}
+
+// exportedBy is the host's module that exports a symbol, "vmlinux" for the
+// kernel itself where all its exports are known.
+func (x *examination) exportedBy(symbol string) (string, bool) {
+	if x.in.Kernel.Symbols.Complete() {
+		s, ok := x.in.Kernel.Symbols.Lookup(symbol)
+		return module.NameOf(s.Module), ok
+	}
+	return x.in.Kernel.Tables.SymbolProvider(symbol)
 }
 
 func (x *examination) replaced(name string) bool {
