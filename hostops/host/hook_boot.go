@@ -148,6 +148,13 @@ func bootDriver(ctx context.Context, n *hostops.Node, l Layout, records []Kept, 
 		out.State = "no-device"
 		return out
 	}
+	for _, holder := range wrongModules(n, l.State, k.Driver, rel, wrong) {
+		if err := swapAtBoot(ctx, n, l.State, k.Driver, holder, rel); err != nil {
+			out.State, out.Detail = "in-tree", err.Error()
+			return out
+		}
+		out.Detail = "taken over from " + holder
+	}
 	if err := loadKept(ctx, n, l.State, k.Driver, rel); err != nil {
 		out.State, out.Detail = "failed", err.Error()
 		return out
@@ -158,6 +165,24 @@ func bootDriver(ctx context.Context, n *hostops.Node, l Layout, records []Kept, 
 	}
 	out.State = "loaded"
 	return out
+}
+
+// wrongModules are the OS's modules that hold the driver's devices and that it
+// was told to replace: of another name, or of its own name in another build.
+func wrongModules(n *hostops.Node, state string, d Driver, rel string, wrong []string) []string {
+	var out []string
+	for _, w := range wrong {
+		_, holder, _ := strings.Cut(w, " is bound to ")
+		for _, r := range d.Replaces {
+			if module.Normalize(r) == module.Normalize(holder) {
+				out = append(out, module.Normalize(holder))
+			}
+		}
+	}
+	if m := otherBuild(n, state, d, rel); m != "" {
+		out = append(out, module.Normalize(m))
+	}
+	return unique(out)
 }
 
 // linksKernel says that the index of a release has the kernel's own modules.
@@ -188,13 +213,7 @@ func claimed(n *hostops.Node, d Driver) (count int, wrong []string) {
 			continue
 		}
 		count++
-		holder := ""
-		if link, err := n.Readlink(dev + "/driver/module"); err == nil {
-			holder = path.Base(link)
-		} else if link, err := n.Readlink(dev + "/driver"); err == nil {
-			holder = path.Base(link)
-		}
-		if holder != "" && !own[module.Normalize(holder)] {
+		if holder := holderOf(n, dev); holder != "" && !own[holder] {
 			wrong = append(wrong, path.Base(dev)+" is bound to "+holder)
 		}
 	}
