@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,9 @@ import (
 // half a minute of one core when they are packed with xz. So it goes in circles:
 // an export of a module is looked up in that module; one of vmlinux in the
 // modules of one directory, then of the directory above it, and so on, until
-// some module imports it.
+// some module imports it. The image that boots has all of vmlinux's: it is
+// unpacked (a second or two, and its size in memory) before packed modules are
+// searched any further, or when all plain ones did not know.
 type harvest struct {
 	n     *hostops.Node
 	k     *Kernel
@@ -32,6 +35,8 @@ type harvest struct {
 	exporters map[string]bool   // modules that export, nil when not known
 	start     string            // node path of the directory to begin with
 	unkept    int               // files read since the cache was written
+	packed    bool              // the modules are packed
+	tried     bool              // the image was looked at
 	clashes   int
 }
 
@@ -51,6 +56,7 @@ func newHarvest(n *hostops.Node, k *Kernel, cache string) *harvest {
 		}
 		h.exporters[mod] = true
 	}
+	h.packed = k.packed
 	root := n.Path(k.Dir)
 	for _, file := range sortedBySize(moduleFiles(filepath.Join(root, "kernel"))) {
 		rel, err := filepath.Rel(root, file)
@@ -99,6 +105,9 @@ func (h *harvest) until(s *Symbols, name string) {
 		return
 	}
 	for dir := h.start; ; dir = path.Dir(dir) {
+		if h.packed && dir != h.start && h.image(s) {
+			break
+		}
 		circle := h.below(dir)
 		for _, ok := s.byName[name]; !ok && len(circle) > 0; _, ok = s.byName[name] {
 			h.read(s, circle[:min(batch, len(circle))])
@@ -108,12 +117,41 @@ func (h *harvest) until(s *Symbols, name string) {
 			break
 		}
 	}
+	if _, ok := s.byName[name]; !ok {
+		h.image(s)
+	}
 	h.finish(s, 2*batch)
+}
+
+// image reads what vmlinux exports out of the kernel's image, once. An image of
+// another build than the modules says nothing about them.
+func (h *harvest) image(s *Symbols) bool {
+	if h.tried {
+		return s.origin == FromImage
+	}
+	h.tried = true
+	for _, file := range []string{path.Join(h.k.Dir, "vmlinuz"), path.Join(osRoot(h.k.Dir), "boot/vmlinuz-"+h.k.Release)} {
+		f, err := h.n.Open(file)
+		if err != nil {
+			continue
+		}
+		found, err := ReadKernelImage(f)
+		_ = f.Close()
+		if err != nil || found["module_layout"].CRC != h.k.ModuleLayout {
+			h.n.Log.Debug("kernel image not usable for symbol versions", "file", file, "error", err)
+			continue
+		}
+		maps.Copy(s.byName, found)
+		s.origin, h.unkept = FromImage, h.unkept+2*batch
+		return true
+	}
+	return false
 }
 
 // rest reads what is left.
 func (h *harvest) rest(s *Symbols) {
 	h.read(s, h.below(h.k.Dir))
+	h.image(s)
 	h.finish(s, 1)
 }
 
@@ -132,12 +170,12 @@ func (h *harvest) below(dir string) []string {
 // harvest when all were.
 func (h *harvest) finish(s *Symbols, many int) {
 	if h.unkept >= many && h.cache != "" {
-		if err := h.keep(s.byName); err != nil {
+		if err := h.keep(s); err != nil {
 			h.n.Log.Debug("harvest not kept", "dir", h.cache, "error", err)
 		}
 		h.unkept = 0
 	}
-	if len(h.done) < len(h.files) {
+	if len(h.done) < len(h.files) || !h.tried {
 		return
 	}
 	if h.clashes > 0 {

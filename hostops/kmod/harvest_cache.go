@@ -19,10 +19,11 @@ import (
 )
 
 // A cache file has the form of Module.symvers, and after the symbols a line
-// "#read FILE" for each module that was read, and "#end". Without "#end" it was
-// cut and says nothing.
+// "#read FILE" for each module that was read, "#image" when the kernel's image
+// was, and "#end". Without "#end" it was cut and says nothing.
 const (
 	readMark = "#read "
+	imgMark  = "#image\n"
 	endMark  = "#end\n"
 )
 
@@ -52,7 +53,10 @@ func (h *harvest) recall(s *Symbols) {
 			h.done[path.Join(h.k.Dir, file)] = true
 		}
 	}
-	h.finish(s, len(h.files)+1)
+	if bytes.HasSuffix(b, []byte(imgMark+endMark)) {
+		h.tried, s.origin = true, FromImage
+	}
+	h.finish(s, len(h.files)+4*batch)
 }
 
 // buildOf is a short digest of what tells one build of a release from another:
@@ -73,7 +77,7 @@ func buildOf(n *hostops.Node, k *Kernel) string {
 }
 
 // keep writes the cache file in one step.
-func (h *harvest) keep(byName map[string]Symbol) error {
+func (h *harvest) keep(s *Symbols) error {
 	if err := os.MkdirAll(h.cache, 0o755); err != nil {
 		return err
 	}
@@ -86,9 +90,12 @@ func (h *harvest) keep(byName map[string]Symbol) error {
 		_ = os.Remove(f.Name()) // gone already when it was renamed
 	}()
 	w := bufio.NewWriter(f)
-	writeSymvers(w, byName)
+	writeSymvers(w, s.byName)
 	for _, file := range slices.Sorted(maps.Keys(h.done)) {
 		fmt.Fprintf(w, "%s%s\n", readMark, strings.TrimPrefix(file, h.k.Dir+"/"))
+	}
+	if s.origin == FromImage {
+		fmt.Fprint(w, imgMark)
 	}
 	fmt.Fprint(w, endMark)
 	if err := w.Flush(); err != nil {

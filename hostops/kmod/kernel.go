@@ -78,6 +78,7 @@ func (k *Kernel) sample(n *hostops.Node) error {
 		if err != nil {
 			return fmt.Errorf("reading a module of kernel %s: %w", k.Release, err)
 		}
+		k.packed = f.Packed != module.Plain
 		if k.Sample == "" || f.HasCRCs {
 			k.Sample, k.Vermagic, k.StructModuleSize, k.Signer = file, f.Vermagic, f.StructModuleSize, f.Signature
 		}

@@ -68,6 +68,8 @@ func (s *Symbols) Origin() Origin {
 	if !s.ready() {
 		return FromNowhere
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.origin
 }
 
@@ -80,9 +82,14 @@ func (s *Symbols) File() string {
 	return s.file
 }
 
-// Complete says that every export of the kernel is known. A harvest is not
-// complete: exports of vmlinux that no module of its own imports are unseen.
-func (s *Symbols) Complete() bool { return s.Origin() == FromSymvers }
+// Complete says that every export of the kernel is known, so that a failed
+// Lookup proves that there is none. A harvest is complete when the kernel's
+// image could be read for it; else exports of vmlinux that no module of its own
+// imports are unseen.
+func (s *Symbols) Complete() bool {
+	o := s.Origin()
+	return o == FromSymvers || o == FromImage
+}
 
 // Len is the number of exports known, after everything was read.
 func (s *Symbols) Len() int {

@@ -175,7 +175,7 @@ func TestHarvestIsCachedByBuild(t *testing.T) {
 	// The second time the cache answers: a symbol put there is found.
 	b, err := os.ReadFile(files[0])
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(files[0], append(b, "0x00000007\tonly_in_cache\tvmlinux\tUNKNOWN\t\n"...), 0o644))
+	require.NoError(t, os.WriteFile(files[0], append([]byte("0x00000007\tonly_in_cache\tvmlinux\tUNKNOWN\t\n"), b...), 0o644))
 	again := open(t, n, kmod.WithCache(cache)).Symbols
 	require.Equal(t, count+1, again.Len())
 	want, _ := first.Lookup("mii_link_ok")
@@ -193,8 +193,10 @@ func TestHarvestIsCachedByBuild(t *testing.T) {
 	// A damaged entry is made anew.
 	files, _ = filepath.Glob(cache + "/symvers-" + release + "-*")
 	require.Len(t, files, 2)
-	for _, f := range files {
-		require.NoError(t, os.Truncate(f, 0))
+	for i, f := range files {
+		st, err := os.Stat(f)
+		require.NoError(t, err)
+		require.NoError(t, os.Truncate(f, int64(i)*(st.Size()-1))) // emptied; cut by one byte
 	}
 	require.Equal(t, count, open(t, n, kmod.WithCache(cache)).Symbols.Len())
 }

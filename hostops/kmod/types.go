@@ -35,6 +35,8 @@ type Kernel struct {
 	// Reads says which module compressions this kernel itself can read.
 	// Empty: none (fitout decompresses before it hands over).
 	Reads []module.Compression
+
+	packed bool // its modules are compressed
 }
 
 // Origin says where symbol versions were read.
@@ -43,6 +45,7 @@ type Origin string
 // Where symbol versions come from, best first.
 const (
 	FromSymvers Origin = "symvers"   // symvers.gz|xz|zst, Module.symvers
+	FromImage   Origin = "vmlinuz"   // the image that boots, and the kernel's own modules
 	FromModules Origin = "harvested" // imports and exports of the kernel's own modules
 	FromNowhere Origin = ""
 )
