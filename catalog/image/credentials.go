@@ -140,8 +140,8 @@ func (f authFile) find(opts Options, host, repository, from string) credential {
 func authKeys(host, repository string) []string {
 	var keys []string
 	hosts := []string{host}
-	if host == "index.docker.io" {
-		hosts = []string{"index.docker.io", "docker.io"}
+	if host == dockerHub {
+		hosts = []string{dockerHub, "index.docker.io", dockerHubHost}
 	}
 	for _, h := range hosts {
 		for p := repository; p != ""; {

@@ -2,8 +2,10 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -144,6 +146,11 @@ func (e *endpoint) request(ctx context.Context, method, target string, header ht
 func (e *endpoint) passing(resp *http.Response, err error, try int) (time.Duration, bool) {
 	pause := time.Second << (try - 1)
 	if err != nil {
+		// A host that does not answer at all will hardly do so in a minute.
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" && try > 1 {
+			return 0, false
+		}
 		return pause / 2, passingError(err)
 	}
 	switch resp.StatusCode {

@@ -59,16 +59,23 @@ func mirrorServes(r confRegistry, m confMirror, ref Reference) bool {
 	return true
 }
 
-// dockerHub is the host behind the name docker.io.
-const dockerHub = "index.docker.io"
+// dockerHub is the name of Docker's registry, dockerHubHost where it answers.
+const (
+	dockerHub     = "docker.io"
+	dockerHubHost = "registry-1.docker.io"
+)
 
 // newEndpoint makes an endpoint of host/repository. insecure is what
 // registries.conf means by it: an untrusted certificate or plain HTTP.
 func newEndpoint(opts Options, rancher registriesYAML, name string, insecure, plain bool) *endpoint {
 	host, repository, _ := strings.Cut(name, "/")
 	own, skip := rancher.settings(host)
+	loginName := host
+	if host == dockerHub {
+		host = dockerHubHost
+	}
 	e := &endpoint{opts: opts, host: host, base: "https://" + host + "/v2", repository: repository,
-		loginName: host, plain: insecure || plain, skipVerify: insecure || skip, own: own}
+		loginName: loginName, plain: insecure || plain, skipVerify: insecure || skip, own: own}
 	if e.plain {
 		e.fallback = "http://" + host + "/v2"
 	}

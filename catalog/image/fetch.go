@@ -82,7 +82,7 @@ func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Invent
 	}
 	// An image for one other kernel may still serve this one (it is judged by
 	// its symbols): when nothing was found, take what is there.
-	if other := x.found.sortedReleases(); len(want.Releases) > 0 && !x.hasModules() && len(other) == 1 {
+	if other := x.found.sortedReleases(); len(want.Releases) > 0 && !want.OnlyLicences && !x.hasModules() && len(other) == 1 {
 		sel.releases = map[string]bool{other[0]: true}
 		if x, err = img.extract(ctx, root, sel); err != nil {
 			return nil, err
@@ -150,6 +150,8 @@ func (img *Image) layersFor(sel *selector) (todo []int, bytes int64) {
 // layer says whether an annotated layer can hold something wanted.
 func (s *selector) layer(release, kind string) bool {
 	switch {
+	case s.want.OnlyLicences:
+		return kind == "licences"
 	case release != "":
 		return s.releases == nil || s.releases[release]
 	case kind == "firmware":

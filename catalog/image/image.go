@@ -14,7 +14,6 @@ package image
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -215,7 +214,7 @@ func (img *Image) Labels() map[string]string { return img.config.Config.Labels }
 // Close releases the file or the connections.
 func (img *Image) Close() error {
 	if err := img.src.Close(); err != nil {
-		return errors.Join(fmt.Errorf("closing %s: %w", img.src.origin(), err))
+		return fmt.Errorf("closing %s: %w", img.src.origin(), err)
 	}
 	return nil
 }

@@ -29,8 +29,13 @@ type moduleSet struct {
 func (x *extraction) inventory(dir string, want Want) (*Inventory, error) {
 	inv := &Inventory{Reference: x.img.ref.String(), Digest: x.img.digest, IndexDigest: x.img.indexDigest,
 		ConfigDigest: x.img.manifest.Config.Digest.String(), Labels: x.img.Labels(), Bytes: x.img.Size(), Fetched: x.img.fetched, want: want}
-	sets := x.moduleSets()
 	var err error
+	if want.OnlyLicences {
+		inv.Releases = x.found.sortedReleases()
+		inv.Licences, err = x.licences()
+		return inv, err
+	}
+	sets := x.moduleSets()
 	if inv.Layout, err = recogniseLayout(x.contents(sets), inv.Reference, want); err != nil {
 		return nil, err
 	}

@@ -208,6 +208,21 @@ func TestIndexEntriesThatAreNoImagesArePassedOver(t *testing.T) {
 	require.ErrorContains(t, err, string(types.DockerManifestSchema1Signed))
 }
 
+func TestIndexesInsideIndexesEndSomewhere(t *testing.T) {
+	s, err := newStore(t.TempDir())
+	require.NoError(t, err)
+	d, err := s.putJSON(v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{}}, types.OCIImageIndex)
+	require.NoError(t, err)
+	for range indexDepth + 2 {
+		d, err = s.putJSON(v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{d}}, types.OCIImageIndex)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.name(d, ""))
+	_, err = openAt(t, "oci:"+s.dir, Options{})
+	require.Equal(t, Hostile, CodeOf(err))
+	require.ErrorContains(t, err, "indexes")
+}
+
 func TestPinnedDigestIsTheOneThatIsUsed(t *testing.T) {
 	dir := asLayout(t, oneModule(t))
 	img, err := openAt(t, "oci:"+dir, Options{})

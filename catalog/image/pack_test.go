@@ -88,6 +88,19 @@ func TestOnlyTheLayerOfTheKernelIsFetched(t *testing.T) {
 	}
 }
 
+// The terms can be read before anything of the driver is fetched or stored.
+func TestLicenceIsReadBeforeTheDriver(t *testing.T) {
+	dir := t.TempDir()
+	p, err := twoKernels(t, "oci:"+dir+":v1")
+	require.NoError(t, err)
+	inv, store := fetchedFor(t, "oci:"+dir+":v1", Want{Licences: true, OnlyLicences: true})
+	require.Equal(t, "terms", inv.Licences[0].Text)
+	require.Equal(t, p.Layers[3].Size, inv.Fetched)
+	require.Empty(t, inv.Kernels)
+	require.NoDirExists(t, filepath.Join(store, "opt"))
+	require.NoDirExists(t, filepath.Join(store, "firmware"))
+}
+
 // The hint is not believed below a layer that has none: it may replace or
 // remove what lies under it.
 func TestAnnotationIsNotBelievedBelowAnUnknownLayer(t *testing.T) {

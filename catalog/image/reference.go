@@ -71,7 +71,7 @@ func registryReference(s string) (Reference, error) {
 	if err != nil {
 		return Reference{}, fail(BadReference, "image reference %q", s).because(err)
 	}
-	r := Reference{Transport: Registry, Registry: tag.RegistryStr(), Repository: tag.RepositoryStr(), Digest: digest}
+	r := Reference{Transport: Registry, Registry: registryName(tag.RegistryStr()), Repository: tag.RepositoryStr(), Digest: digest}
 	if digest != "" {
 		if _, err := name.NewDigest(tag.Context().Name() + "@" + digest); err != nil {
 			return Reference{}, fail(BadReference, "image reference %q", s).because(err)
@@ -81,6 +81,15 @@ func registryReference(s string) (Reference, error) {
 		r.Tag = tag.TagStr()
 	}
 	return r, nil
+}
+
+// registryName undoes go-containerregistry's own name for Docker's registry:
+// registries.conf and credential files call it docker.io.
+func registryName(host string) string {
+	if host == name.DefaultRegistry {
+		return dockerHub
+	}
+	return host
 }
 
 // String gives the reference in the form that ParseReference reads.

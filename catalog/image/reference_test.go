@@ -19,6 +19,8 @@ func TestReferencesAreReadAndWrittenAlike(t *testing.T) {
 		{"reg.example/x@" + sum, "", Reference{Transport: Registry, Registry: "reg.example", Repository: "x", Digest: sum}},
 		{"reg.example:443/x:1@" + sum, "", Reference{Transport: Registry, Registry: "reg.example:443", Repository: "x", Tag: "1", Digest: sum}},
 		{"docker://reg.example/x:1", "reg.example/x:1", Reference{Transport: Registry, Registry: "reg.example", Repository: "x", Tag: "1"}},
+		{"docker.io/intel/driver:1", "", Reference{Transport: Registry, Registry: "docker.io", Repository: "intel/driver", Tag: "1"}},
+		{"docker.io/busybox:1", "docker.io/library/busybox:1", Reference{Transport: Registry, Registry: "docker.io", Repository: "library/busybox", Tag: "1"}},
 		{"oci:/media/stick/img", "", Reference{Transport: OCI, Path: "/media/stick/img"}},
 		{"oci:dir:tag", "", Reference{Transport: OCI, Path: "dir", Name: "tag"}},
 		{"oci-archive:/a b/x.tar:1", "", Reference{Transport: OCIArchive, Path: "/a b/x.tar", Name: "1"}},

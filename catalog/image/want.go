@@ -18,6 +18,9 @@ type Want struct {
 	// Licences asks for licence texts, LicenceFile for one by its path.
 	Licences    bool   `json:"licences,omitempty"`
 	LicenceFile string `json:"licenceFile,omitempty"`
+	// OnlyLicences leaves everything else in the image: to read the terms
+	// before the driver is fetched.
+	OnlyLicences bool `json:"onlyLicences,omitempty"`
 }
 
 // class is what a path of an image is to us.
@@ -95,6 +98,12 @@ func (s *selector) classify(p string, isLink bool) class {
 		}
 	}
 	if len(s.extra) > 0 {
+		return nothing
+	}
+	if s.want.OnlyLicences {
+		if isLicence(p, s.want) {
+			return licence
+		}
 		return nothing
 	}
 	if at, ok := moduleTree(p); ok && treeFile(at.rest, isLink) && s.wantsTree(at) {
