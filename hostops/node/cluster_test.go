@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +41,11 @@ type cluster struct {
 	pods     []map[string]any
 	upgrades map[string]string // name → state label
 	planes   []string
-	hang     chan struct{} // not nil: answers nothing
+	hang     chan struct{}   // not nil: answers nothing
+	writable bool            // changes are allowed, to admins
+	budget   map[string]bool // pods that a disruption budget protects
+	broken   atomic.Bool     // answers 503
+	onPatch  func()          // called after a node was patched
 
 	mu      sync.Mutex
 	asked   []string
@@ -111,7 +116,7 @@ func (c *cluster) issue(cn, org string, use x509.ExtKeyUsage) (cert, key []byte)
 func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.asked = append(c.asked, r.Method+" "+r.URL.Path)
-	if r.Method != http.MethodGet {
+	if r.Method != http.MethodGet && !c.writable {
 		c.changed = append(c.changed, r.Method+" "+r.URL.Path)
 	}
 	c.mu.Unlock()
@@ -119,12 +124,23 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 		<-c.hang
 		return
 	}
+	if c.broken.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	subject := r.TLS.PeerCertificates[0].Subject
 	admin := slices.Contains(subject.Organization, "system:masters")
 	kubelet := subject.CommonName == "system:node:"+nodeID && slices.Contains(subject.Organization, "system:nodes")
 	var answer any
 	code := http.StatusOK
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
+	case r.Method != http.MethodGet && c.writable && admin:
+		answer, code = c.change(r)
+	case r.Method != http.MethodGet:
+		code = http.StatusForbidden
+		answer = map[string]any{"kind": "Status", "message": "changes are forbidden to " + subject.CommonName}
 	case r.URL.Path == "/api/v1/nodes/"+nodeID && (admin || kubelet):
 		answer = c.node
 	case r.URL.Path == "/api/v1/pods" && (admin || kubelet && r.URL.Query().Get("fieldSelector") == "spec.nodeName="+nodeID):

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -218,14 +219,18 @@ func tlsConfig(ca, cert, key []byte) (*tls.Config, error) {
 	return conf, nil
 }
 
-// statusError is an answer that is not 200.
+// statusError is an answer that is not 2xx.
 type statusError struct {
-	code int
-	path string
+	code             int
+	request, message string
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("the API server answered %d to GET %s", e.code, e.path)
+	s := fmt.Sprintf("the API server answered %d to %s", e.code, e.request)
+	if e.message != "" {
+		s += ": " + e.message
+	}
+	return s
 }
 
 // maxAnswer bounds an answer in bytes.
@@ -234,11 +239,20 @@ const maxAnswer = 16 << 20
 // get reads one object. It also returns the server's time, zero when it sent
 // none.
 func (a *api) get(ctx context.Context, p string, into any) (time.Time, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server+p, nil)
+	return a.send(ctx, http.MethodGet, p, "", nil, into)
+}
+
+// send makes one request; body and into may be nil. An answer other than 2xx
+// is a *statusError.
+func (a *api) send(ctx context.Context, method, p, contentType string, body []byte, into any) (time.Time, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.server+p, bytes.NewReader(body))
 	if err != nil {
 		return time.Time{}, err
 	}
 	req.Header.Set("Accept", "application/json")
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
@@ -248,11 +262,17 @@ func (a *api) get(ctx context.Context, p string, into any) (time.Time, error) {
 	}
 	defer resp.Body.Close()
 	at, _ := http.ParseTime(resp.Header.Get("Date"))
-	if resp.StatusCode != http.StatusOK {
-		return at, &statusError{resp.StatusCode, p}
+	answer := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
+	if resp.StatusCode/100 != 2 {
+		var status struct{ Message string }
+		_ = answer.Decode(&status) // an error need not explain itself
+		return at, &statusError{resp.StatusCode, method + " " + p, status.Message}
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(into); err != nil {
-		return at, fmt.Errorf("reading the answer to GET %s: %w", p, err)
+	if into == nil {
+		return at, nil
+	}
+	if err := answer.Decode(into); err != nil {
+		return at, fmt.Errorf("reading the answer to %s %s: %w", method, p, err)
 	}
 	return at, nil
 }

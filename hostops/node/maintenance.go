@@ -98,6 +98,7 @@ func (m *Maintenance) ask(ctx context.Context, n *hostops.Node, d *distribution)
 			var now time.Time
 			if now, err = a.get(ctx, "/api/v1/nodes/"+url.PathEscape(m.Node), &node); err == nil {
 				m.decide(ctx, a, &node, now, n.Now())
+				m.MayEnter = a.admin && m.CannotEnter == ""
 				return
 			}
 		}
@@ -117,18 +118,24 @@ func (m *Maintenance) ask(ctx context.Context, n *hostops.Node, d *distribution)
 // nodeObject is the part of a Node that decides.
 type nodeObject struct {
 	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Unschedulable bool `json:"unschedulable"`
-		Taints        []struct {
-			Key, Value, Effect string
-		} `json:"taints"`
+		Unschedulable bool    `json:"unschedulable"`
+		Taints        []taint `json:"taints"`
 	} `json:"spec"`
 	Status struct {
 		Conditions []condition `json:"conditions"`
 	} `json:"status"`
+}
+
+type taint struct {
+	Key       string `json:"key"`
+	Value     string `json:"value,omitempty"`
+	Effect    string `json:"effect"`
+	TimeAdded string `json:"timeAdded,omitempty"`
 }
 
 type condition struct {
@@ -189,22 +196,16 @@ func stale(o *nodeObject, serverNow, hostNow time.Time) (time.Duration, bool) {
 // harvester decides by Harvester's own maintenance mode.
 func (m *Maintenance) harvester(o *nodeObject) {
 	status, requested := o.Metadata.Annotations[annMaintain], o.Metadata.Annotations[annDrain]
-	cond := o.condition(condMaintain)
-	completed := status == "completed"
-	entering := status != "" && !completed || requested != ""
 	if status != "" {
 		m.Evidence = append(m.Evidence, "annotation "+annMaintain+"="+status)
 	}
 	if requested != "" {
 		m.Evidence = append(m.Evidence, "annotation "+annDrain+"="+requested)
 	}
-	if cond != nil {
-		m.Evidence = append(m.Evidence, fmt.Sprintf("condition %s=%s, reason %s", cond.Type, cond.Status, cond.Reason))
-		if cond.Status == "True" {
-			completed = completed || cond.Reason == "Completed"
-			entering = entering || cond.Reason != "Completed"
-		}
+	if c := o.condition(condMaintain); c != nil {
+		m.Evidence = append(m.Evidence, fmt.Sprintf("condition %s=%s, reason %s", c.Type, c.Status, c.Reason))
 	}
+	entering, completed := o.harvesterMarks()
 	switch {
 	case entering:
 		m.State, m.Why = Entering, "Harvester is moving this node into maintenance; wait until that is completed"
@@ -235,6 +236,19 @@ func (m *Maintenance) plain(o *nodeObject) {
 	default:
 		m.State, m.Why = Cordoned, fmt.Sprintf("the node is cordoned, but not drained: %d pods still run here", len(m.Workloads))
 	}
+}
+
+// harvesterMarks reads Harvester's marks, in the form of today (annotations) and
+// the coming one (a condition).
+func (o *nodeObject) harvesterMarks() (entering, completed bool) {
+	status := o.Metadata.Annotations[annMaintain]
+	completed = status == "completed"
+	entering = status != "" && !completed || o.Metadata.Annotations[annDrain] != ""
+	if c := o.condition(condMaintain); c != nil && c.Status == "True" {
+		completed = completed || c.Reason == "Completed"
+		entering = entering || c.Reason != "Completed"
+	}
+	return entering, completed
 }
 
 // countControlPlanes finds out whether Harvester would let this node into

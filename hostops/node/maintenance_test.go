@@ -135,6 +135,7 @@ func TestAgentIsToldToUseAnotherMachine(t *testing.T) {
 }
 
 func TestUnreachableClusterIsNotConfirmedMaintenance(t *testing.T) {
+	t.Parallel()
 	t.Run("it does not answer", func(t *testing.T) {
 		c := newCluster(t)
 		c.cordon()
@@ -177,6 +178,7 @@ func TestUnreachableClusterIsNotConfirmedMaintenance(t *testing.T) {
 
 // No API server may hold the check for more than 10 s.
 func TestSilentAPIServerCostsTenSecondsAtMost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.hang = make(chan struct{})
 	began := time.Now()

@@ -23,6 +23,9 @@ type Maintenance struct {
 	// CannotEnter says why this node can never enter maintenance by the
 	// cluster's own means, "" when it can (or that is unknown).
 	CannotEnter string
+	// MayEnter: this node holds the credentials to enter and leave maintenance
+	// itself (see [EnterMaintenance]); agents do not.
+	MayEnter bool
 	// Enter and Leave are the commands a person would give.
 	Enter, Leave []string
 }

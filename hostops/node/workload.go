@@ -22,6 +22,7 @@ const podsUnknown = "the pods on this node could not be listed"
 type pod struct {
 	Metadata struct {
 		Name, Namespace     string
+		DeletionTimestamp   string
 		Annotations, Labels map[string]string
 		OwnerReferences     []struct{ Kind, Name string }
 	} `json:"metadata"`
@@ -30,33 +31,42 @@ type pod struct {
 	} `json:"status"`
 }
 
-// findWorkloads lists the pods that draining would have moved away: not those
-// of daemon sets, not the kubelet's own (static) ones, not ended ones. The
-// kubelet's credentials may list the pods of its node.
+// findWorkloads lists the pods that draining would have moved away.
 func (m *Maintenance) findWorkloads(ctx context.Context, a *api) {
+	pods, err := a.movable(ctx, m.Node)
+	if err != nil {
+		m.Evidence = append(m.Evidence, podsUnknown+": "+err.Error())
+	}
+	for _, p := range pods {
+		m.Workloads = append(m.Workloads, p.title())
+	}
+}
+
+// movable lists the pods on a node that draining moves away: not those of
+// daemon sets, not the kubelet's own (static) ones, not ended ones. The
+// kubelet's credentials may list the pods of its node.
+func (a *api) movable(ctx context.Context, node string) ([]pod, error) {
 	var list struct {
 		Items []pod `json:"items"`
 	}
-	if _, err := a.get(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+m.Node), &list); err != nil {
-		m.Evidence = append(m.Evidence, podsUnknown+": "+err.Error())
-		return
+	if _, err := a.get(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+node), &list); err != nil {
+		return nil, err
 	}
-	for _, p := range list.Items {
-		if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.Metadata.Annotations["kubernetes.io/config.mirror"] != "" {
-			continue
-		}
-		owned := func(kind string) bool {
-			return slices.ContainsFunc(p.Metadata.OwnerReferences, func(o struct{ Kind, Name string }) bool { return o.Kind == kind })
-		}
-		if owned("DaemonSet") || owned("Node") {
-			continue
-		}
-		name := p.Metadata.Namespace + "/" + p.Metadata.Name
-		if vm := p.Metadata.Labels["vm.kubevirt.io/name"]; vm != "" {
-			name = p.Metadata.Namespace + vmMark + vm
-		}
-		m.Workloads = append(m.Workloads, name)
+	return slices.DeleteFunc(list.Items, func(p pod) bool {
+		return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" ||
+			p.Metadata.Annotations["kubernetes.io/config.mirror"] != "" || p.ownedBy("DaemonSet") || p.ownedBy("Node")
+	}), nil
+}
+
+func (p pod) ownedBy(kind string) bool {
+	return slices.ContainsFunc(p.Metadata.OwnerReferences, func(o struct{ Kind, Name string }) bool { return o.Kind == kind })
+}
+
+func (p pod) title() string {
+	if vm := p.Metadata.Labels["vm.kubevirt.io/name"]; vm != "" {
+		return p.Metadata.Namespace + vmMark + vm
 	}
+	return p.Metadata.Namespace + "/" + p.Metadata.Name
 }
 
 const vmMark = "/vm "

@@ -21,7 +21,7 @@ import (
 // killAt-th event (0: by a fault, or never), and says whether it was killed.
 func runChild(t *testing.T, n *hostops.Node, mode journal.Mode, killAt int) bool {
 	cmd := exec.Command(os.Args[0], n.Root, "run", firstRun, "--mode", string(mode))
-	cmd.Env = append(os.Environ(), "FITOUT_TEST_RUNNER=1", fmt.Sprint("FITOUT_TEST_KILL_AT=", killAt))
+	cmd.Env = append(os.Environ(), fmt.Sprint("FITOUT_TEST_KILL_AT=", killAt))
 	out, err := cmd.CombinedOutput()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !status.Signaled() {
@@ -64,6 +64,7 @@ func boundaries(t *testing.T, n *hostops.Node, dir string) int {
 // and without a reboot: resuming ends where an undisturbed run ends, rolling
 // back where it began.
 func TestRunnerKilledAnywhereCanBeResumedAndRolledBack(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	type kill struct {
 		at   int
@@ -147,6 +148,7 @@ func requireUnspoiled(t *testing.T, n *hostops.Node, dir string) {
 
 // The same while a failed run is being undone.
 func TestRunnerKilledWhileUndoingCanBeResumedAndRolledBack(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	n, p := node(t)
 	fault(t, n, "replaced", "do fail")
@@ -217,6 +219,7 @@ func TestWhatSomethingElseTookAwayIsSaid(t *testing.T) {
 // A power cut that tears the journal's last two lines, at every byte: resume
 // and rollback still end right.
 func TestTornJournalStillResumesAndRollsBack(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	n, p := node(t)
 	prepareRun(t, n, p, firstRun)

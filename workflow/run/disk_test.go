@@ -98,7 +98,7 @@ func TestReadOnlyStateDirectoryRefusesTheRunAndSaysWhere(t *testing.T) {
 	require.NoError(t, unix.Mount("tmpfs", n.Path(stateDir), "tmpfs", unix.MS_RDONLY, "size=64k"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(n.Path(stateDir), unix.MNT_DETACH)) })
 	before := fingerprint(t, n)
-	_, err := run.Start(n, stateDir, p, self(t, n))
+	_, err := run.Start(n, stateDir, p, self(n))
 	require.ErrorIs(t, err, unix.EROFS)
 	require.ErrorContains(t, err, stateDir)
 	require.Equal(t, before, fingerprint(t, n))

@@ -27,7 +27,7 @@ const stateDir = "/var/lib/fitout"
 // TestMain lets the test program be the runner of its own runs: a process that
 // can be killed.
 func TestMain(m *testing.M) {
-	if os.Getenv("FITOUT_TEST_RUNNER") == "" {
+	if len(os.Args) < 6 || os.Args[2] != "run" {
 		if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
 			os.Setenv("TMPDIR", "/dev/shm") // thousands of syncs; what is killed here is a process, not the power
 		}
@@ -57,8 +57,7 @@ func options() run.Options {
 }
 
 // self is the command line of a runner on root.
-func self(t *testing.T, n *hostops.Node) []string {
-	t.Setenv("FITOUT_TEST_RUNNER", "1")
+func self(n *hostops.Node) []string {
 	return []string{os.Args[0], n.Root}
 }
 

@@ -203,14 +203,14 @@ func TestOrderOfRunsIsNotTheClocks(t *testing.T) {
 	n, p := node(t)
 	clock := time.Date(2026, 11, 30, 14, 0, 0, 0, time.UTC)
 	n.Now = func() time.Time { return clock }
-	first, err := run.Start(n, stateDir, p, self(t, n))
+	first, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	require.Equal(t, "2026-1130-01", first)
 	waitEnd(t, n, first)
 
 	clock = clock.AddDate(-1, 0, 0)
 	p.Steps[0].Action.(*change).Content = "newer"
-	second, err := run.Start(n, stateDir, p, self(t, n))
+	second, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	require.Equal(t, "2025-1130-02", second)
 	waitEnd(t, n, second)
@@ -221,17 +221,17 @@ func TestOrderOfRunsIsNotTheClocks(t *testing.T) {
 	require.ErrorIs(t, run.CanRollback(n, stateDir, first), run.ErrBuiltOn)
 	require.ErrorContains(t, run.CanRollback(n, stateDir, first), second)
 
-	require.NoError(t, run.StartRollback(n, stateDir, second, self(t, n)))
+	require.NoError(t, run.StartRollback(n, stateDir, second, self(n)))
 	waitEnd(t, n, second)
 	content, err := n.ReadString("/etc/new")
 	require.NoError(t, err)
 	require.Equal(t, "new", content)
-	require.NoError(t, run.StartRollback(n, stateDir, first, self(t, n)))
+	require.NoError(t, run.StartRollback(n, stateDir, first, self(n)))
 	waitEnd(t, n, first)
 	require.False(t, n.Exists("/etc/new"))
 
 	require.NoError(t, n.RemoveAll(run.Dir(stateDir, second)))
-	third, err := run.Start(n, stateDir, p, self(t, n))
+	third, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	require.Equal(t, "2025-1130-03", third, "an id is never used again")
 	waitEnd(t, n, third)
@@ -248,7 +248,7 @@ func waitEnd(t *testing.T, n *hostops.Node, id string) journal.Summary {
 
 func TestRunDirectoryIsForItsOwnerAlone(t *testing.T) {
 	n, p := node(t)
-	id, err := run.Start(n, stateDir, p, self(t, n))
+	id, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	waitEnd(t, n, id)
 	for name, mode := range map[string]os.FileMode{"": 0o700, "plan.json": 0o600, "journal.jsonl": 0o600, "start.json": 0o600} {
@@ -261,7 +261,7 @@ func TestRunDirectoryIsForItsOwnerAlone(t *testing.T) {
 func TestRunnerThatCannotBeginLeavesNoRunBehind(t *testing.T) {
 	n, p := node(t)
 	p.Kernel = "6.1.0-99-amd64"
-	_, err := run.Start(n, stateDir, p, self(t, n))
+	_, err := run.Start(n, stateDir, p, self(n))
 	var refused *run.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, 6, refused.Exit)

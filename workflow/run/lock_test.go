@@ -21,6 +21,7 @@ import (
 )
 
 func TestTwoRunnersStartedAtOnceNeverBothRun(t *testing.T) {
+	t.Parallel()
 	for round := range 100 {
 		n, p := node(t)
 		_, q := node(t)
@@ -28,7 +29,7 @@ func TestTwoRunnersStartedAtOnceNeverBothRun(t *testing.T) {
 			plan.Steps = plan.Steps[:1]
 		}
 		fault(t, n, "new", "do slow") // whoever gets it stays until cancelled
-		argv := self(t, n)
+		argv := self(n)
 		var wg sync.WaitGroup
 		ids, errs := make([]string, 2), make([]error, 2)
 		for i, plan := range []*plan.Plan{p, q} {
@@ -54,7 +55,7 @@ func TestTwoRunnersStartedAtOnceNeverBothRun(t *testing.T) {
 func TestLockSaysWhoHoldsIt(t *testing.T) {
 	n, p := node(t)
 	fault(t, n, "loaded", "do slow")
-	id, err := run.Start(n, stateDir, p, self(t, n))
+	id, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	owner, held := run.Holder(n)
 	require.True(t, held)
@@ -63,10 +64,10 @@ func TestLockSaysWhoHoldsIt(t *testing.T) {
 	require.NotEqual(t, os.Getpid(), owner.PID)
 	require.Equal(t, id, run.Current(n))
 
-	_, err = run.Start(n, stateDir, p, self(t, n))
+	_, err = run.Start(n, stateDir, p, self(n))
 	require.ErrorContains(t, err, "run "+id+" is in progress")
 	require.ErrorContains(t, err, "fitout attach")
-	require.ErrorContains(t, run.Resume(n, stateDir, id, self(t, n)), "in progress")
+	require.ErrorContains(t, run.Resume(n, stateDir, id, self(n)), "in progress")
 	require.Equal(t, 10, execute(n, run.Dir(stateDir, id), journal.ModeResume))
 
 	require.NoError(t, run.Cancel(n, stateDir, id))
@@ -93,7 +94,7 @@ func started(t *testing.T, base, order string) (*hostops.Node, string, run.Owner
 	n, p := node(t)
 	limitEach(p, 20*time.Second)
 	fault(t, n, base, order)
-	id, err := run.Start(n, stateDir, p, self(t, n))
+	id, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return n.Exists("/reached") }, 10*time.Second, 5*time.Millisecond)
 	owner, held := run.Holder(n)
@@ -102,6 +103,7 @@ func started(t *testing.T, base, order string) (*hostops.Node, string, run.Owner
 }
 
 func TestInterruptedRunIsUndoneAndSaysSo(t *testing.T) {
+	t.Parallel()
 	before := undisturbed(t).before
 	for name, ask := range map[string]func(*hostops.Node, string, run.Owner) error{
 		"SIGTERM": func(_ *hostops.Node, _ string, o run.Owner) error { return syscall.Kill(o.PID, syscall.SIGTERM) },
@@ -128,12 +130,13 @@ func TestInterruptedRunIsUndoneAndSaysSo(t *testing.T) {
 }
 
 func TestSecondInterruptDoesNotSkipTheUndo(t *testing.T) {
+	t.Parallel()
 	before := undisturbed(t).before
 	n, p := node(t)
 	fault(t, n, "replaced", "do fail")
 	fault(t, n, "loaded", "undo unhurried") // undo takes until its limit
 	limitEach(p, 700*time.Millisecond)
-	id, err := run.Start(n, stateDir, p, self(t, n))
+	id, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return n.Exists("/reached") }, 10*time.Second, 5*time.Millisecond)
 	owner, _ := run.Holder(n)

@@ -134,7 +134,7 @@ func TestLicenceIsAskedOncePerText(t *testing.T) {
 		{ID: "other", Digest: "sha256:bb", Accepted: false},
 	}}
 	fault(t, n, "new", "do fail")
-	id, err := run.Start(n, stateDir, p, self(t, n))
+	id, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
 	require.Equal(t, 7, waitEnd(t, n, id).Exit)
 	accepted := run.AcceptedLicences(n, stateDir)
