@@ -2,6 +2,7 @@ package tui
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,7 @@ func TestLicenceIsNeitherSkippedNorPreselected(t *testing.T) {
 func TestSameLicenceTextIsAskedOnceAndAnotherTextAgain(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) {
 		other := *e.Images["nvidia-open-575"]
-		other.Licences = []workflow.Licence{{ID: "nvidia-driver-2025-01", Digest: "sha256:another", Text: "changed terms"}}
+		other.Licences = []workflow.Licence{{ID: "nvidia-driver-2025-01", Digest: "sha256:" + strings.Repeat("ab", 32), Text: "changed terms"}}
 		e.Images["nvidia-open-575"] = &other
 	})
 	h.keys("n", "1", "enter", "accept", "enter", "enter").on("5/7 When")
@@ -80,7 +81,7 @@ func TestLicenceOfOneTenKilobyteLineIsReadToItsEnd(t *testing.T) {
 			text[i] = 'x'
 		}
 		copy(text[9_990:], "LAST WORDS")
-		other.Licences = []workflow.Licence{{ID: "one-line", Digest: "sha256:1", Text: string(text)}}
+		other.Licences = []workflow.Licence{{ID: "one-line", Digest: "sha256:" + strings.Repeat("01", 32), Text: string(text)}}
 		e.Images["nvidia-open-580"] = &other
 	})
 	h.keys("n", "enter").on("4/7").keys("end").sees("LAST WORDS", "(100%)")

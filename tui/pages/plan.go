@@ -143,7 +143,7 @@ func SaveAnswers(path string, a *answers.Answers) (saved, note string) {
 	if path == "" || a == nil {
 		return "", ""
 	}
-	data, err := choice.Encode(a)
+	data, err := answers.Marshal(a)
 	if err == nil {
 		err = WriteFile(path, data, 0o640)
 	}
@@ -203,7 +203,7 @@ func (p *Plan) move(at int) tea.Cmd {
 
 // yaml shows the answers file that the plan was made from.
 func (p *Plan) yaml() tea.Cmd {
-	data, err := choice.Encode(p.plan.Answers)
+	data, err := answers.Marshal(p.plan.Answers)
 	if err != nil {
 		return notice("The answers cannot be shown: " + err.Error())
 	}
@@ -217,7 +217,7 @@ func (p *Plan) name(k tea.KeyMsg) tea.Cmd {
 		p.named = false
 	case Means(k) == Go && k.Type != tea.KeyRight:
 		p.named = false
-		data, err := choice.Encode(p.plan.Answers)
+		data, err := answers.Marshal(p.plan.Answers)
 		if err != nil {
 			return notice("Not saved: " + err.Error())
 		}

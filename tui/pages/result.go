@@ -76,7 +76,7 @@ func (r *Result) show() tea.Cmd {
 	if r.plan == nil || r.plan.Answers == nil {
 		return notice("The answers of that run are in its directory: " + r.Wizard.RunDir(r.run))
 	}
-	data, err := choice.Encode(r.plan.Answers)
+	data, err := answers.Marshal(r.plan.Answers)
 	if err != nil {
 		return notice("The answers cannot be shown: " + err.Error())
 	}

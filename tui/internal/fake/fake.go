@@ -335,14 +335,14 @@ func drivers() []catalog.Driver {
 var LicenceText = "NVIDIA DRIVER LICENCE AGREEMENT\n\n" + strings.Repeat("1. GRANT OF LICENCE. Subject to the terms of this agreement you may install and use the software on systems that you own or run.\n2. LIMITS. You may not “reverse engineer” the software.\n\n", 40) + "END OF TERMS"
 
 func images() map[string]*workflow.Examined {
-	lic := workflow.Licence{ID: "nvidia-driver-2025-01", Digest: "sha256:41d09c77", Text: LicenceText}
+	lic := workflow.Licence{ID: "nvidia-driver-2025-01", Digest: "sha256:41d09c7741d09c7741d09c7741d09c7741d09c7741d09c7741d09c7741d09c77", Text: LicenceText}
 	judged := func(release string, v finding.Verdict, f ...finding.Finding) judge.Judgement {
 		return judge.Judgement{Release: release, Verdict: v, Findings: f, Checks: []judge.Check{
 			{Name: "hardware", Result: "ok", Detail: "10de:2330 is in the modules' alias list"},
 			{Name: "symbol versions", Result: "ok", Detail: "412 symbols match"},
 			{Name: "signature", Result: "ok", Detail: "the key is in the .platform keyring"}}}
 	}
-	inv := &image.Inventory{Digest: "sha256:9f2c41e1", Layout: "kmm"}
+	inv := &image.Inventory{Digest: "sha256:9f2c41e19f2c41e19f2c41e19f2c41e19f2c41e19f2c41e19f2c41e19f2c41e1", Layout: "kmm"}
 	block := finding.Finding{Code: "lockdown", Severity: finding.Block, Message: "nvidia.ko would be refused: it is not signed", Hint: "take a signed image", Evidence: []string{"lockdown: integrity"}}
 	return map[string]*workflow.Examined{
 		"nvidia-open-580": {Inventories: map[string]*image.Inventory{Running: inv}, Bytes: 412_000_000, Licences: []workflow.Licence{lic},

@@ -1,0 +1,136 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+
+	"fitout/catalog"
+	"fitout/hostops"
+	"fitout/testdata/nodes"
+	"fitout/tui/internal/fake"
+	"fitout/tui/line"
+	"fitout/workflow"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+)
+
+// recorded puts a recorded node under the fake engine; its first kinds want the
+// driver the catalog has.
+func recorded(t *testing.T, name string) func(*fake.Engine) {
+	t.Helper()
+	e := &workflow.Engine{Node: hostops.At(nodes.Unpack(t, name), nil), Catalog: &catalog.Catalog{Date: "2026-11-28"}}
+	s, err := e.Survey(context.Background())
+	require.NoError(t, err)
+	return func(f *fake.Engine) {
+		copied := *s
+		copied.Kinds = append([]workflow.Kind(nil), s.Kinds...)
+		copied.NodeName, copied.Host.LoadNow, copied.Host.SideTree = "node-17", true, true
+		copied.Kernels = f.Node.Kernels
+		f.Node = &copied
+		for i := range copied.Kinds {
+			if i < 3 {
+				copied.Kinds[i].State = finding.StateNeedsDriver
+				f.Catalog[0].Match = append(f.Catalog[0].Match, copied.Kinds[i].ID)
+			}
+		}
+	}
+}
+
+// TestWizardAndLineModeGiveTheSameAnswers makes the same choices on every
+// recorded node both ways.
+func TestWizardAndLineModeGiveTheSameAnswers(t *testing.T) {
+	for _, name := range nodes.Names() {
+		t.Run(name, func(t *testing.T) {
+			change := recorded(t, name)
+			require.Equal(t, byLine(t, change), byWizard(t, change))
+		})
+	}
+}
+
+func byWizard(t *testing.T, change func(*fake.Engine)) *answers.Answers {
+	h := newHarness(t, basic, 80, 24, change)
+	h.keys("n")
+	for i := 0; i < 20 && !strings.HasPrefix(h.m.top().Title(), "6/7"); i++ {
+		switch title := h.m.top().Title(); {
+		case strings.HasPrefix(title, "2/7"):
+			h.keys("3", "enter")
+		case strings.HasPrefix(title, "4/7"):
+			h.keys("accept", "enter", "enter")
+		default:
+			h.keys("enter")
+		}
+	}
+	h.on("6/7").keys("run", "enter")
+	return saved(t, h.m.c.AnswersPath)
+}
+
+func byLine(t *testing.T, change func(*fake.Engine)) *answers.Answers {
+	e := fake.New(t.TempDir())
+	change(e)
+	master, slave, err := pty.Open()
+	require.NoError(t, err)
+	defer master.Close()
+	defer slave.Close()
+	path := filepath.Join(t.TempDir(), "answers.yaml")
+	done := make(chan error, 1)
+	go func() {
+		out, err := line.Run(context.Background(), e, line.Options{In: slave, Out: slave, Reason: "--line was given", Version: "0.1.0", AnswersPath: path})
+		if err == nil && out.Exit != 0 {
+			err = fmt.Errorf("exit %d", out.Exit)
+		}
+		done <- err
+	}()
+	// What is asked, and the answer; the newest question is at the end.
+	replies := []struct{ ask, say string }{{"Which?", ""}, {"Maintenance?", "3"}, {"Image?", ""}, {"-- line", "e"}, {"type the word accept", "accept"},
+		{"Accepted by", ""}, {"When?", ""}, {"stop or continue?", ""}, {"type the word run", "run"}}
+	var out strings.Builder
+	buf := make([]byte, 4096)
+	go func() {
+		for {
+			n, err := master.Read(buf)
+			if err != nil {
+				return
+			}
+			out.Write(buf[:n])
+			last := out.String()[strings.LastIndexByte(out.String(), '\n')+1:]
+			for _, r := range replies {
+				if strings.Contains(last, r.ask) && strings.HasSuffix(last, ": ") {
+					time.Sleep(5 * time.Millisecond)
+					_, _ = master.WriteString(r.say + "\n")
+					out.Reset()
+					break
+				}
+			}
+		}
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("line mode does not end")
+	}
+	return saved(t, path)
+}
+
+// saved is the answers file as headless would read it; when a licence was
+// accepted is left out.
+func saved(t *testing.T, path string) *answers.Answers {
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	a, err := answers.Read(path, data)
+	require.NoError(t, err)
+	require.NotEmpty(t, a.Devices)
+	require.NotEmpty(t, a.Licences)
+	for i := range a.Licences {
+		a.Licences[i].At = time.Time{}
+	}
+	return a
+}
