@@ -40,7 +40,10 @@ type Input struct {
 	// HostFirmware says whether this kernel would find a firmware file on the
 	// host, in its search path and in the packed forms it reads; nil: unknown.
 	HostFirmware func(name string) bool
-	Accepted     map[string]bool // risks accepted
+	// InInitramfs says which of the modules named are in this kernel's
+	// initramfs, and which file that is ("": none); nil: not looked at.
+	InInitramfs func(names []string) (found []string, file string, err error)
+	Accepted    map[string]bool // risks accepted
 }
 
 // Check is one line of `fitout why`.
@@ -123,5 +126,6 @@ func examine(in Input, build *image.Kernel) Judgement {
 	x.checkFirmware()
 	x.checkLoaded()
 	x.checkPacking()
+	x.checkInitramfs()
 	return x.judgement()
 }

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"debug/elf"
+	"errors"
 	"strings"
 	"testing"
 
@@ -290,4 +291,21 @@ func TestXZWithTheDefaultCheckIsStoredPlain(t *testing.T) {
 		mustFind(t, Judge(in), "compression").Message)
 	m.XZCheck = 1
 	require.Nil(t, find(Judge(in), "compression"))
+}
+
+func TestInTreeCopyInTheInitramfsComesFirstAtBoot(t *testing.T) {
+	in := input(t, newImage(t).with(k57, "e100.ko"))
+	in.Replaces = []string{"old-e100"}
+	in.InInitramfs = func(names []string) ([]string, string, error) {
+		require.Equal(t, []string{"e100", "old_e100"}, names)
+		return []string{"old_e100"}, "/boot/initrd.img-" + k57, nil
+	}
+	j := Judge(in)
+	require.Equal(t, finding.OK, j.Verdict)
+	f := mustFind(t, j, "in-initramfs")
+	require.Equal(t, "the initramfs of kernel 6.1.0-57-amd64 holds its own copy of old_e100, which is loaded first at boot", f.Message)
+	require.Equal(t, []string{"/boot/initrd.img-6.1.0-57-amd64"}, f.Evidence)
+
+	in.InInitramfs = func([]string) ([]string, string, error) { return nil, "/boot/x", errors.New("packed with lz4") }
+	require.Equal(t, Check{"initramfs", NotChecked, "packed with lz4"}, checked(t, Judge(in), "initramfs"))
 }
