@@ -80,7 +80,7 @@ func hung(after time.Duration) error {
 func insert(ctx context.Context, n *hostops.Node, file *os.File, params string, limit time.Duration) error {
 	call := func() error { return n.Kernel.LoadModule(file, params) }
 	if !n.Simulated() && isFitout() {
-		call = func() error { return insertInChild(file, params) }
+		call = func() error { return askChild(exec.Command("/proc/self/exe", ChildVerb), file, params) }
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -115,8 +115,9 @@ func isFitout() bool {
 	return ok && strings.HasSuffix(info.Path, "/cmd/fitout")
 }
 
-func insertInChild(file *os.File, params string) error {
-	cmd := exec.Command("/proc/self/exe", ChildVerb)
+// askChild runs the child's command and reads its answer. A child that was
+// killed died of a crash of the module's code: nobody else signals it.
+func askChild(cmd *exec.Cmd, file *os.File, params string) error {
 	cmd.Stdin = strings.NewReader(params)
 	cmd.ExtraFiles = []*os.File{file}
 	var complaint strings.Builder

@@ -125,6 +125,8 @@ var causes = []cause{
 		return a.Policy != nil && slices.Contains(a.Policy.Blacklisted, module.Normalize(a.Module))
 	}, "blacklisted",
 		"{module} is on a blacklist of the kernel command line", "take it off the kernel command line and boot again"},
+	{unix.EPERM, nil, unsupported, "unsupported-flag",
+		"it is not marked supported by the distribution, whose policy (allow_unsupported_modules 0) forbids it", "set allow_unsupported_modules 1 in /etc/modprobe.d/10-unsupported-modules.conf; that ends the distribution's support for this node"},
 	{unix.EPERM, nil, func(a *Attempt) bool { return a.Policy != nil && a.Policy.SELinux == "enforcing" }, "selinux-denied",
 		"a security module denied it without a line in the log", "look for AVC lines in the audit log (ausearch -m avc -ts recent)"},
 	{unix.EPERM, nil, nil, "not-permitted",
@@ -157,6 +159,13 @@ var causes = []cause{
 }
 
 func unsignedFile(a *Attempt) bool { return a.Info != nil && a.Info.Signature == nil }
+
+// unsupported says that SUSE's policy stands against a module without their
+// mark (MODULE_INFO supported).
+func unsupported(a *Attempt) bool {
+	return a.Policy != nil && a.Policy.AllowUnsupported != nil && !*a.Policy.AllowUnsupported &&
+		a.Info != nil && a.Info.Supported == ""
+}
 
 func needsLoaded(a *Attempt) bool { return provider(a) != "" }
 

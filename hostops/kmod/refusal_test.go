@@ -49,6 +49,7 @@ var refusals = []struct {
 	{"blacklisted", unix.EPERM, []string{"Module x is blacklisted"}, root, true, "blacklisted", "module_blacklist=x"},
 	{"modules disabled", unix.EPERM, nil, kmod.Policy{HasCapability: true, ModulesDisabled: true}, true, "modules-disabled", "kernel.modules_disabled"},
 	{"no capability", unix.EPERM, nil, kmod.Policy{}, true, "no-capability", "CAP_SYS_MODULE"},
+	{"not marked supported", unix.EPERM, nil, kmod.Policy{HasCapability: true, AllowUnsupported: new(bool)}, true, "unsupported-flag", "allow_unsupported_modules 1"},
 	{"for no reason that shows", unix.EPERM, nil, root, true, "not-permitted", "gave no reason"},
 	// fedora-coreos-tracker#1018
 	{"wrong label", unix.EACCES, []string{`audit: type=1400 audit(1.1:1): avc:  denied  { module_load } for  pid=1 comm="modprobe" path="/tmp/drbd.ko" scontext=system_u:system_r:spc_t:s0 tcontext=unconfined_u:object_r:user_home_t:s0 tclass=system permissive=0`}, root, true, "selinux-label", "user_home_t:s0"},
