@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/hosts"
 )
 
 func TestEveryFamilyIsToldByItsMarks(t *testing.T) {
@@ -17,22 +19,22 @@ func TestEveryFamilyIsToldByItsMarks(t *testing.T) {
 		sideTree     bool
 		gate         Strength
 	}{
-		{"debian", "debian", debianNode(), "", true, BlocksInstall},
-		{"elemental v2 also makes v1's mode file", "elemental-v2", elemental2Node(), "", true, Advisory},
+		{"debian", "debian", hosts.Debian(), "", true, BlocksInstall},
+		{"elemental v2 also makes v1's mode file", "elemental-v2", hosts.Elemental2(), "", true, Advisory},
 		{"elemental v1", "elemental-v1", map[string]string{"/run/cos/active_mode": "", "/run/cos/cos-layout.env": ""}, "", true, Advisory},
-		{"harvester", "harvester", harvesterNode(), "", true, BlocksFinalize},
+		{"harvester", "harvester", hosts.Harvester(), "", true, BlocksFinalize},
 		{"live image of v2", "elemental-v2", map[string]string{"/run/elemental/live_mode": ""}, "live system", false, NoGate},
 		{"recovery of v1", "elemental-v1", map[string]string{"/run/cos/recovery_mode": ""}, "recovery system", false, NoGate},
 		{"live by the command line", "elemental-v2", map[string]string{"/proc/cmdline": "elemental.disable cdroot"}, "live system", false, NoGate},
-		{"ostree", "ostree", ostreeNode(false), "", true, BlocksFinalize},
-		{"rhcos is owned by its operator", "ostree", merge(ostreeNode(false), map[string]string{"/etc/os-release": "ID=rhcos\n"}), "", true, Advisory},
+		{"ostree", "ostree", hosts.OSTree(false), "", true, BlocksFinalize},
+		{"rhcos is owned by its operator", "ostree", hosts.Merge(hosts.OSTree(false), map[string]string{"/etc/os-release": "ID=rhcos\n"}), "", true, Advisory},
 		{"talos", "talos", map[string]string{"/etc/os-release": "ID=talos\n"}, "talosctl upgrade", false, NoGate},
-		{"ubuntu core has dpkg's marks too", "ubuntu-core", merge(debianNode(), map[string]string{"/etc/os-release": "ID=ubuntu-core\n"}), "snap install", false, NoGate},
+		{"ubuntu core has dpkg's marks too", "ubuntu-core", hosts.Merge(hosts.Debian(), map[string]string{"/etc/os-release": "ID=ubuntu-core\n"}), "snap install", false, NoGate},
 		{"flatcar", "flatcar", map[string]string{"/etc/os-release": "ID=flatcar\n"}, "", true, NoGate},
-		{"microos", "transactional", merge(map[string]string{"/usr/sbin/tukit": "", "/etc/os-release": "ID=opensuse-microos\n"},
+		{"microos", "transactional", hosts.Merge(map[string]string{"/usr/sbin/tukit": "", "/etc/os-release": "ID=opensuse-microos\n"},
 			mounts("24 1 0:30 /@/.snapshots/5/snapshot / ro - btrfs /dev/sda2 ro\n")), "", true, NoGate},
 		{"tumbleweed has tukit and no snapshot root", "rpm", map[string]string{"/usr/sbin/tukit": "", "/etc/os-release": "ID=opensuse-tumbleweed\n", "/usr/bin/rpm": "", "/usr/lib/sysimage/rpm/x": ""}, "", true, NoGate},
-		{"sysext", "sysext", merge(map[string]string{"/usr/bin/systemd-sysext": ""}, mounts(rootMount+"25 24 8:3 / /usr ro - ext4 /dev/sda3 ro\n")), "", true, NoGate},
+		{"sysext", "sysext", hosts.Merge(map[string]string{"/usr/bin/systemd-sysext": ""}, mounts(hosts.RootMount+"25 24 8:3 / /usr ro - ext4 /dev/sda3 ro\n")), "", true, NoGate},
 		{"unknown, everything kept", "generic", map[string]string{"/etc/os-release": "ID=buildroot\n"}, "", true, NoGate},
 		{"unknown, in memory", "generic", mounts("1 1 0:2 / / rw - rootfs rootfs rw\n"), "", false, NoGate},
 		{"unknown, squashfs with kept overlays", "generic", mounts("24 1 7:0 / / ro - squashfs /dev/vda ro\n25 24 8:1 / /keep rw - ext4 /dev/vdb rw\n" +
@@ -79,9 +81,9 @@ func TestAHostThatKeepsNothingSaysWhy(t *testing.T) {
 
 func TestPriceSaysWhetherAnUpgradeIsStopped(t *testing.T) {
 	for files, want := range map[*map[string]string]string{
-		ptr(elemental2Node()): "ignores hook failures unless strict",
-		ptr(harvesterNode()):  "held before it begins",
-		ptr(debianNode()):     "refused before it is unpacked",
+		ptr(hosts.Elemental2()): "ignores hook failures unless strict",
+		ptr(hosts.Harvester()):  "held before it begins",
+		ptr(hosts.Debian()):     "refused before it is unpacked",
 		ptr(map[string]string{"/etc/os-release": "ID=flatcar\n"}): "oem-postinst",
 	} {
 		f := Detect(node(t, *files)).Facts()
@@ -92,7 +94,7 @@ func TestPriceSaysWhetherAnUpgradeIsStopped(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestOrphanDirectoriesAreNoKernels(t *testing.T) {
-	n := node(t, debianNode(), kernel("/lib/modules", kernelB), map[string]string{
+	n := node(t, hosts.Debian(), hosts.Kernel("/lib/modules", kernelB), map[string]string{
 		"/boot/vmlinuz-" + kernelB:                   "",
 		"/lib/modules/6.1.0-99-amd64/.fresh-install": "", // what a refused package leaves
 		"/boot/vmlinuz-6.1.0-98-amd64":               "", // an image without modules
@@ -106,7 +108,7 @@ func TestOrphanDirectoriesAreNoKernels(t *testing.T) {
 }
 
 func TestTheInstalledNewerKernelIsNextNotTheRunning(t *testing.T) {
-	n := node(t, debianNode(), kernel("/lib/modules", "6.1.0-100-amd64"), map[string]string{"/boot/vmlinuz-6.1.0-100-amd64": ""})
+	n := node(t, hosts.Debian(), hosts.Kernel("/lib/modules", "6.1.0-100-amd64"), map[string]string{"/boot/vmlinuz-6.1.0-100-amd64": ""})
 	got, err := Detect(n).Kernels(context.Background())
 	require.NoError(t, err)
 	require.Len(t, got, 2)
@@ -116,7 +118,7 @@ func TestTheInstalledNewerKernelIsNextNotTheRunning(t *testing.T) {
 }
 
 func TestRunningKernelIsListedThoughItsModulesAreGone(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	require.NoError(t, n.RemoveAll("/lib/modules/"+kernelA))
 	got, err := Detect(n).Kernels(context.Background())
 	require.NoError(t, err)
@@ -125,16 +127,16 @@ func TestRunningKernelIsListedThoughItsModulesAreGone(t *testing.T) {
 }
 
 func TestStagedDeploymentIsReadBeforeItIsFinal(t *testing.T) {
-	n := node(t, ostreeNode(true))
+	n := node(t, hosts.OSTree(true))
 	got, err := Detect(n).Kernels(context.Background())
 	require.NoError(t, err)
 	require.Len(t, got, 2, "the orphan directory is no kernel")
 	require.Equal(t, []Role{Running}, got[0].Roles)
 	require.Equal(t, kernelB, got[1].Release)
 	require.Equal(t, []Role{Staged}, got[1].Roles)
-	require.Equal(t, "/ostree/deploy/fcos/deploy/"+sumB+".0", sysrootless(got[1].OSRoot))
+	require.Equal(t, "/ostree/deploy/fcos/deploy/"+hosts.SumB+".0", sysrootless(got[1].OSRoot))
 
-	n = node(t, ostreeNode(false))
+	n = node(t, hosts.OSTree(false))
 	got, err = Detect(n).Kernels(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, []Role{Running, Next}, got[0].Roles)

@@ -1,10 +1,8 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,95 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/elemental"
+	"fitout/testdata/hosts"
 )
 
-// elementalForms are the two toolkits' nodes, with the path under which the
-// upgrade's chroot sees the state directory.
-var elementalForms = []struct {
-	name  string
-	files map[string]string
-	seen  string
-}{
-	{"v2", elemental2Node(), elemental2},
-	{"v1 of Harvester, whose pod reaches the host by its first process", harvesterNode(), "/proc/1/root" + harvesterState},
-}
-
-// newRoot is an OS image being built: a shell, kmod, a libc, and kernels.
-func newRoot(t *testing.T, kernels ...string) string {
-	t.Helper()
-	root := tempRoot(t)
-	for _, tool := range []string{"/bin/sh", "/usr/sbin/depmod"} {
-		copyProgram(t, root, tool, tool)
-	}
-	for _, rel := range kernels {
-		for p, content := range kernel("/lib/modules", rel) {
-			require.NoError(t, os.MkdirAll(filepath.Dir(root+p), 0o755))
-			require.NoError(t, os.WriteFile(root+p, []byte(content), 0o644))
-		}
-	}
-	require.NoError(t, os.MkdirAll(root+"/lib/modules/6.99-orphan", 0o755))
-	require.NoError(t, os.MkdirAll(root+"/dev", 0o755))
-	require.NoError(t, os.WriteFile(root+"/dev/null", nil, 0o666))
-	return root
-}
-
-// copyProgram puts a program of this machine and its libraries below root.
-func copyProgram(t *testing.T, root, from, to string) {
-	t.Helper()
-	files := map[string]string{from: to}
-	out, _ := exec.Command("ldd", from).Output()
-	for _, w := range strings.Fields(string(out)) {
-		if strings.HasPrefix(w, "/") {
-			files[w] = w
-		}
-	}
-	for src, dst := range files {
-		b, err := os.ReadFile(src)
-		require.NoError(t, err)
-		require.NoError(t, os.MkdirAll(filepath.Dir(root+dst), 0o755))
-		require.NoError(t, os.WriteFile(root+dst, b, 0o755))
-	}
-}
-
-// upgrade moves /oem and the state directory to where the chroot sees them,
-// runs the stage with the real executor, and moves them back.
-func upgrade(t *testing.T, n *hostops.Node, root, state, seen, stage string) (exit int, output string) {
-	t.Helper()
-	move := func(from, to string) {
-		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
-		require.NoError(t, os.Rename(from, to))
-	}
-	move(n.Root+state, root+seen)
-	move(n.Root+"/oem", root+"/oem")
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(exe)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "FITOUT_TEST_CHROOT=" + root, "FITOUT_TEST_STAGE=" + stage}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	_ = cmd.Run()
-	require.Empty(t, inside(t, root), "a process was left in the chroot")
-	move(root+seen, n.Root+state)
-	move(root+"/oem", n.Root+"/oem")
-	require.NotEqual(t, 99, cmd.ProcessState.ExitCode(), "these tests need root: %s", out.String())
-	return cmd.ProcessState.ExitCode(), out.String()
-}
-
-// inside lists processes whose root or working directory is below dir.
-func inside(t *testing.T, dir string) []string {
-	t.Helper()
-	var out []string
-	for _, what := range []string{"root", "cwd"} {
-		links, err := filepath.Glob("/proc/[0-9]*/" + what)
-		require.NoError(t, err)
-		for _, l := range links {
-			if target, err := os.Readlink(l); err == nil && strings.HasPrefix(target, dir) {
-				out = append(out, l)
-			}
-		}
-	}
-	return out
-}
+// form2 is toolkit v2.
+func form2() elemental.Form { return elemental.Forms()[0] }
 
 // persisted keeps drivers on a node whose installed program is this test's own,
 // so that the hook's command runs what fitout runs.
@@ -122,15 +37,15 @@ func persisted(t *testing.T, n *hostops.Node, where string, drivers ...Driver) (
 }
 
 func TestUpgradeHookPutsTheDriverIntoTheNewImage(t *testing.T) {
-	for _, form := range elementalForms {
-		t.Run(form.name, func(t *testing.T) {
-			n := node(t, form.files)
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
 			f, state := persisted(t, n, "auto", e100(t, n, kernelA, kernelB), dummy(t, n, "other", kernelB))
 			require.True(t, f.Facts().OSImage)
-			root := newRoot(t, kernelB)
+			root := elemental.NewRoot(t, kernelB)
 			copyLibs(t, root)
 			for round := range 2 { // the second upgrade changes nothing
-				exit, out := upgrade(t, n, root, state, form.seen, "after-upgrade-chroot")
+				exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 				require.Zero(t, exit, out)
 				dep, err := os.ReadFile(root + "/lib/modules/" + kernelB + "/modules.dep")
 				require.NoError(t, err)
@@ -158,19 +73,21 @@ func copyLibs(t *testing.T, root string) {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	copyProgram(t, root, exe, "/unused/test-program")
+	elemental.CopyProgram(t, root, exe, "/unused/test-program")
 	require.NoError(t, os.RemoveAll(root+"/unused"))
 }
 
 func TestUpgradeHookThatMissesABuildSaysSoItself(t *testing.T) {
-	for _, form := range elementalForms {
-		t.Run(form.name, func(t *testing.T) {
-			n := node(t, form.files)
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
 			_, state := persisted(t, n, "auto", e100(t, n, kernelA))
-			root := newRoot(t, kernelC)
+			root := elemental.NewRoot(t, kernelC)
 			copyLibs(t, root)
-			exit, _ := upgrade(t, n, root, state, form.seen, "after-upgrade-chroot")
-			require.NotZero(t, exit, "strict would stop here")
+			exit, _ := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", false)
+			require.Zero(t, exit, "the toolkit goes on")
+			exit, _ = form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
+			require.NotZero(t, exit, "strict stops here")
 			r, err := ReadUpgrade(n, state, "intel-e100")
 			require.NoError(t, err)
 			require.Equal(t, "missing", r.Kernels[0].Verdict)
@@ -185,13 +102,13 @@ func TestUpgradeHookThatMissesABuildSaysSoItself(t *testing.T) {
 }
 
 func TestUpgradeGoesOnWhenTheAnswersSaySo(t *testing.T) {
-	n := node(t, elemental2Node())
+	n := node(t, hosts.Elemental2())
 	d := e100(t, n, kernelA)
 	d.OnMissing = "continue"
 	_, state := persisted(t, n, "auto", d)
-	root := newRoot(t, kernelC)
+	root := elemental.NewRoot(t, kernelC)
 	copyLibs(t, root)
-	exit, out := upgrade(t, n, root, state, elemental2, "after-upgrade-chroot")
+	exit, out := form2().Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 	require.Zero(t, exit, out)
 	r, err := ReadUpgrade(n, state, "intel-e100")
 	require.NoError(t, err)
@@ -199,32 +116,34 @@ func TestUpgradeGoesOnWhenTheAnswersSaySo(t *testing.T) {
 }
 
 func TestReinstallAndResetBringTheDriverToo(t *testing.T) {
-	n := node(t, elemental2Node())
-	_, state := persisted(t, n, "os-image", e100(t, n, kernelB))
+	n := node(t, hosts.Elemental2())
+	persisted(t, n, "os-image", e100(t, n, kernelB))
 	for _, stage := range []string{"after-install-chroot", "after-reset-chroot"} {
-		root := newRoot(t, kernelB)
+		root := elemental.NewRoot(t, kernelB)
 		copyLibs(t, root)
-		exit, out := upgrade(t, n, root, state, elemental2, stage)
+		exit, out := form2().Upgrade(t, n.Root, root, stage, true)
 		require.Zero(t, exit, out)
 		require.FileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
 	}
 }
 
 func TestPayloadOutOfReachFailsTheHookLoudly(t *testing.T) {
-	n := node(t, elemental2Node())
-	_, state := persisted(t, n, "auto", e100(t, n, kernelB))
-	root := newRoot(t, kernelB)
-	exit, out := upgrade(t, n, root, state, "/somewhere/else", "after-upgrade-chroot")
+	n := node(t, hosts.Elemental2())
+	persisted(t, n, "auto", e100(t, n, kernelB))
+	root := elemental.NewRoot(t, kernelB)
+	lost := form2()
+	lost.Seen = "/somewhere/else"
+	exit, out := lost.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 	require.NotZero(t, exit, out)
 	require.NoFileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
 }
 
 func TestSideTreeDriverIsOnlyCheckedInTheChroot(t *testing.T) {
-	n := node(t, elemental2Node())
+	n := node(t, hosts.Elemental2())
 	_, state := persisted(t, n, "side-tree", e100(t, n, kernelB))
-	root := newRoot(t, kernelB)
+	root := elemental.NewRoot(t, kernelB)
 	copyLibs(t, root)
-	exit, out := upgrade(t, n, root, state, elemental2, "after-upgrade-chroot")
+	exit, out := form2().Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 	require.Zero(t, exit, out)
 	require.NoDirExists(t, root+"/lib/modules/"+kernelB+"/updates")
 	r, err := ReadUpgrade(n, state, "intel-e100")
@@ -233,13 +152,13 @@ func TestSideTreeDriverIsOnlyCheckedInTheChroot(t *testing.T) {
 }
 
 func TestBootStageGivesModprobeItsFileBeforeColdplug(t *testing.T) {
-	n := node(t, elemental2Node())
-	_, state := persisted(t, n, "auto", e100(t, n, kernelA))
-	root := newRoot(t, kernelA)
+	n := node(t, hosts.Elemental2())
+	persisted(t, n, "auto", e100(t, n, kernelA))
+	root := elemental.NewRoot(t, kernelA)
 	for _, tool := range []string{"/bin/cp", "/bin/mkdir"} {
-		copyProgram(t, root, tool, tool)
+		elemental.CopyProgram(t, root, tool, tool)
 	}
-	exit, out := upgrade(t, n, root, state, elemental2, "initramfs")
+	exit, out := form2().Upgrade(t, n.Root, root, "initramfs", true)
 	require.Zero(t, exit, out)
 	conf, err := os.ReadFile(root + "/run/modprobe.d/fitout-intel-e100.conf")
 	require.NoError(t, err)
@@ -248,15 +167,15 @@ func TestBootStageGivesModprobeItsFileBeforeColdplug(t *testing.T) {
 
 func TestBrokenNeighbourStopsTheWriteOnlyWhereItDisablesAll(t *testing.T) {
 	broken := map[string]string{"/oem/50_broken.yaml": "name: x\nstages:\n  boot:\n  - commands:\n    - echo a: b: c\n"}
-	for _, form := range elementalForms {
-		n := node(t, form.files, broken)
+	for _, form := range elemental.Forms() {
+		n := node(t, form.Files, broken)
 		f := family(t, n)
 		actions, err := f.Persist(e100(t, n, kernelA), "auto")
 		require.NoError(t, err)
 		hook := hooksOf(actions)[0]
 		before := fingerprint(t, n)
 		err = hook.Prepare(context.Background(), n)
-		if form.name == "v2" {
+		if form.Version == "v2" {
 			require.NoError(t, err)
 			out := &lines{}
 			require.NoError(t, hook.Do(context.Background(), n, out))
@@ -283,12 +202,12 @@ func TestHookIsRefusedWhereNobodyWouldReadIt(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"oem is not the mounted partition": {map[string]string{"/proc/self/mountinfo": rootMount + "31 24 8:5 / /run/elemental/persistent rw - ext4 /dev/sda5 rw\n"}, "/oem is not a mounted partition"},
-		"oem lies in memory":               {map[string]string{"/proc/self/mountinfo": rootMount + "30 24 0:3 / /oem rw - tmpfs t rw\n"}, "/oem is not a mounted partition"},
+		"oem is not the mounted partition": {map[string]string{"/proc/self/mountinfo": hosts.RootMount + "31 24 8:5 / /run/elemental/persistent rw - ext4 /dev/sda5 rw\n"}, "/oem is not a mounted partition"},
+		"oem lies in memory":               {map[string]string{"/proc/self/mountinfo": hosts.RootMount + "30 24 0:3 / /oem rw - tmpfs t rw\n"}, "/oem is not a mounted partition"},
 		"another file has the name":        {map[string]string{"/oem/10_copy.yaml": "name: \"fitout: intel-e100\"\nstages: {}\n"}, "/oem/10_copy.yaml has the name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := node(t, elemental2Node(), c.files)
+			n := node(t, hosts.Elemental2(), c.files)
 			actions, err := family(t, n).Persist(e100(t, n, kernelA), "auto")
 			require.NoError(t, err)
 			require.ErrorContains(t, hooksOf(actions)[0].Prepare(context.Background(), n), c.want)
@@ -297,7 +216,7 @@ func TestHookIsRefusedWhereNobodyWouldReadIt(t *testing.T) {
 }
 
 func TestOnlyFilesTheExecutorReadsAreJudged(t *testing.T) {
-	n := node(t, elemental2Node(), map[string]string{
+	n := node(t, hosts.Elemental2(), map[string]string{
 		"/oem/a.yaml.tmp": "{", "/oem/b.YAML": "{", "/oem/c.conf": "{", "/oem/grubenv": "{",
 		"/oem/.hidden.yaml": "{", "/oem/sub/d.yml": "{", "/oem/bom.yaml": "\xef\xbb\xbfname: x\r\n", "/oem/latin.yaml": "name: \"\xe9\"\n",
 		"/oem/cloud.yaml": "#cloud-config\nusers: [a]\n",
@@ -338,8 +257,8 @@ func TestHookFileThatAnExecutorWouldMisread(t *testing.T) {
 }
 
 func TestHookFilesOfAllFamiliesPassTheCheck(t *testing.T) {
-	for _, form := range elementalForms {
-		n := node(t, form.files)
+	for _, form := range elemental.Forms() {
+		n := node(t, form.Files)
 		d := e100(t, n, kernelA)
 		d.Early = true
 		for _, where := range []string{"side-tree", "os-image"} {
@@ -355,9 +274,9 @@ func TestHookFilesOfAllFamiliesPassTheCheck(t *testing.T) {
 }
 
 func TestWhatIsKeptSurvivesTheOSBeingReplaced(t *testing.T) {
-	for _, form := range elementalForms {
-		t.Run(form.name, func(t *testing.T) {
-			n, _, state, d := gated(t, form.files)
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n, _, state, d := gated(t, form.Files)
 			actions, err := family(t, n).Persist(e100(t, n, kernelA, kernelB), "auto")
 			require.NoError(t, err)
 			apply(t, n, actions)
@@ -366,7 +285,7 @@ func TestWhatIsKeptSurvivesTheOSBeingReplaced(t *testing.T) {
 
 			// The new image boots another kernel; only the persistent partitions
 			// are the same.
-			next := node(t, form.files, kernel("/lib/modules", kernelB), card(""))
+			next := node(t, form.Files, hosts.Kernel("/lib/modules", kernelB), card(""))
 			require.NoError(t, next.WriteFile("/proc/sys/kernel/osrelease", []byte(kernelB+"\n"), 0o644))
 			for _, kept := range []string{state, "/oem"} {
 				require.NoError(t, os.RemoveAll(next.Root+kept))
@@ -383,4 +302,44 @@ func TestWhatIsKeptSurvivesTheOSBeingReplaced(t *testing.T) {
 			require.True(t, armed)
 		})
 	}
+}
+
+func TestBrokenNeighbourThatComesLaterDisablesAllOfV1(t *testing.T) {
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			_, state := persisted(t, n, "auto", e100(t, n, kernelB))
+			require.NoError(t, n.WriteFile("/oem/99_later.yaml", []byte("name: x\nstages:\n  boot:\n  - commands:\n    - echo a: b\n"), 0o644))
+			root := elemental.NewRoot(t, kernelB)
+			copyLibs(t, root)
+			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", false)
+			require.Zero(t, exit, out)
+			_, err := ReadUpgrade(n, state, "intel-e100")
+			if form.Version == "v1" {
+				require.ErrorIs(t, err, os.ErrNotExist, "no hook ran, and no record says it did")
+				return
+			}
+			require.NoError(t, err)
+			require.FileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
+		})
+	}
+}
+
+func TestPowerCutInTheHookIsMadeGoodByTheNextRun(t *testing.T) {
+	form := form2()
+	n := node(t, form.Files)
+	persisted(t, n, "auto", e100(t, n, kernelB))
+	root := elemental.NewRoot(t, kernelB)
+	copyLibs(t, root)
+	// What a cut leaves: half a module under a temporary name, an empty index.
+	half := root + "/lib/modules/" + kernelB + "/updates/fitout/intel-e100"
+	require.NoError(t, os.MkdirAll(half, 0o755))
+	require.NoError(t, os.WriteFile(half+"/.fitout-1.tmp", []byte("\x7fELF"), 0o644))
+	require.NoError(t, os.WriteFile(half+"/e100.ko", nil, 0o644))
+	require.NoError(t, os.WriteFile(root+"/lib/modules/"+kernelB+"/modules.dep", nil, 0o644))
+	exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
+	require.Zero(t, exit, out)
+	dep, err := os.ReadFile(root + "/lib/modules/" + kernelB + "/modules.dep")
+	require.NoError(t, err)
+	require.Contains(t, string(dep), "updates/fitout/intel-e100/e100.ko: updates/fitout/intel-e100/mii.ko")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"fitout/hostops"
+	"fitout/testdata/hosts"
 )
 
 func firmware(t *testing.T, n *hostops.Node, driver, name, content string) *PutFirmware {
@@ -19,7 +20,7 @@ func firmware(t *testing.T, n *hostops.Node, driver, name, content string) *PutF
 }
 
 func TestFirmwareLiesUnderTheVeryNameTheKernelAsksFor(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	apply(t, n, []hostops.Action{firmware(t, n, "d", "vendor/fw.bin", "x")})
 	require.True(t, n.Exists("/var/lib/fitout/firmware/vendor/fw.bin"))
 	require.NoError(t, setFirmwarePath(n, ordinaryState))
@@ -27,7 +28,7 @@ func TestFirmwareLiesUnderTheVeryNameTheKernelAsksFor(t *testing.T) {
 }
 
 func TestFirmwareOfTwoDriversUnderOneNameIsRefused(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	actions, err := f.Persist(e100(t, n, kernelA), "auto")
 	require.NoError(t, err)
@@ -38,7 +39,7 @@ func TestFirmwareOfTwoDriversUnderOneNameIsRefused(t *testing.T) {
 }
 
 func TestRemovalKeepsFirmwareThatAnotherDriverShares(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	for _, name := range []string{"intel-e100", "twin"} {
 		d := e100(t, n, kernelA)
@@ -58,7 +59,7 @@ func TestRemovalKeepsFirmwareThatAnotherDriverShares(t *testing.T) {
 }
 
 func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {
-	n := node(t, debianNode(), map[string]string{
+	n := node(t, hosts.Debian(), map[string]string{
 		firmwareParam: "/opt/fw", "/opt/fw/site/a.bin": "theirs", "/opt/fw/e100/d101m_ucode.bin": "theirs",
 	})
 	f := family(t, n)
@@ -82,14 +83,14 @@ func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {
 }
 
 func TestFirmwareNameThatLeavesTheDirectoryIsRefused(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	a := firmware(t, n, "d", "ok.bin", "x")
 	a.Files[0].Name = "../../etc/passwd"
 	require.ErrorContains(t, a.Prepare(context.Background(), n), "leads out of")
 }
 
 func TestPackedFirmwareIsUnpackedUnderTheNameTheKernelAsksFor(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	d := e100(t, n, kernelA)
 	b := d.Builds[kernelA]

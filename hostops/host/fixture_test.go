@@ -7,181 +7,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/hosts"
 )
 
 const (
-	kernelA = "6.1.0-57-amd64"
-	kernelB = "6.1.0-55-amd64"
+	kernelA = hosts.KernelA
+	kernelB = hosts.KernelB
 	kernelC = "6.1.0-54-amd64" // has no build in these tests
 )
 
-// rootMount is a node on one writable disk.
-const rootMount = "24 1 259:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
-
-// node builds a node from files: path → content; a content that begins with
-// "->" is a link.
-func node(t testing.TB, parts ...map[string]string) *hostops.Node {
+// node builds a node of files.
+func node(t testing.TB, parts ...hosts.Files) *hostops.Node {
 	t.Helper()
-	root := tempRoot(t)
-	write := func(p, content string) {
-		real := filepath.Join(root, p)
-		require.NoError(t, os.MkdirAll(filepath.Dir(real), 0o755))
-		if target, ok := strings.CutPrefix(content, "->"); ok {
-			require.NoError(t, os.Symlink(target, real))
-			return
-		}
-		require.NoError(t, os.WriteFile(real, []byte(content), 0o644))
-	}
-	for _, files := range append([]map[string]string{base()}, parts...) {
-		names := make([]string, 0, len(files))
-		for p := range files {
-			names = append(names, p)
-		}
-		sort.Strings(names)
-		for _, p := range names {
-			_ = os.Remove(filepath.Join(root, p))
-			write(p, files[p])
-		}
-	}
-	return hostops.At(root, nil)
-}
-
-// base is what every node has: a running kernel with its lists.
-func base() map[string]string {
-	return merge(kernel("/lib/modules", kernelA), map[string]string{
-		"/proc/sys/kernel/osrelease":                 kernelA + "\n",
-		"/proc/sys/kernel/random/boot_id":            "5a4f2f6e-6a54-4a55-8f4a-4f1f1d2c7e10\n",
-		"/proc/modules":                              "",
-		"/proc/cmdline":                              "root=/dev/sda1 ro quiet\n",
-		"/proc/self/mountinfo":                       rootMount,
-		"/sys/module/firmware_class/parameters/path": "\n",
-		"/dev/kmsg":                                  "",
-		"/etc/modprobe.d/site.conf":                  "options snd_hda_intel power_save=1\n",
-		"/run/utmp":                                  "",
-	})
-}
-
-// kernel is a release's own directory, as depmod leaves it.
-func kernel(dir, rel string) map[string]string {
-	d := dir + "/" + rel + "/"
-	return map[string]string{
-		d + "modules.dep":             "kernel/lib/crc.ko:\nkernel/drivers/net/mii.ko: kernel/lib/crc.ko\nkernel/drivers/net/ethernet/intel/e100.ko: kernel/drivers/net/mii.ko kernel/lib/crc.ko\n",
-		d + "modules.alias":           "alias pci:v00008086d00001229sv*sd*bc02sc00i* e100\n",
-		d + "modules.builtin":         "kernel/drivers/pci/pcie/pcieportdrv.ko\n",
-		d + "modules.builtin.modinfo": "",
-		d + "modules.order":           "kernel/drivers/net/mii.ko\n",
-		d + "kernel/keep":             "",
-	}
-}
-
-// tempRoot is a directory of the test, in memory where that can be: every
-// write of fitout's is synced, and a test makes thousands.
-func tempRoot(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "fitout-host-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
-func merge(maps ...map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, m := range maps {
-		for k, v := range m {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-// The families, as the facts describe them.
-func debianNode() map[string]string {
-	return map[string]string{
-		"/etc/os-release":                                       "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
-		"/var/lib/dpkg/status":                                  "",
-		"/usr/bin/dpkg":                                         "",
-		"/lib/systemd/systemd":                                  "",
-		"/boot/vmlinuz-" + kernelA:                              "",
-		"/etc/kernel/postinst.d/initramfs-tools":                "#!/bin/sh\n",
-		"/etc/systemd/system/sysinit.target.wants/keep.service": "->../keep.service",
-	}
-}
-
-const elementalMounts = rootMount +
-	"30 24 8:2 / /oem rw,relatime - ext4 /dev/sda2 rw\n" +
-	"31 24 8:5 / /run/elemental/persistent rw,relatime - ext4 /dev/sda5 rw\n" +
-	"32 24 0:40 / /etc rw,relatime - overlay overlay rw,lowerdir=/etc,upperdir=/run/elemental/overlay/etc/upper,workdir=/w\n" +
-	"33 24 0:21 / /run rw,nosuid - tmpfs tmpfs rw\n"
-
-func elemental2Node() map[string]string {
-	return map[string]string{
-		"/etc/os-release":               "ID=sl-micro\nPRETTY_NAME=\"SL Micro 6.0\"\nIMAGE_TAG=2.1\n",
-		"/run/elemental/active_mode":    "",
-		"/run/cos/active_mode":          "", // v2 makes it too
-		"/proc/self/mountinfo":          elementalMounts,
-		"/oem/90_custom.yaml":           "name: site\nstages:\n  boot:\n  - name: hostname\n    hostname: n1\n",
-		"/run/elemental/persistent/x":   "",
-		"/usr/lib/systemd/systemd":      "",
-		"/etc/systemd/system/a.wants/b": "->../b",
-	}
-}
-
-func harvesterNode() map[string]string {
-	return map[string]string{
-		"/etc/os-release":             "ID=sle-micro-rancher\nVARIANT=\"Harvester\"\nPRETTY_NAME=\"Harvester v1.6.0\"\n",
-		"/etc/harvester-release.yaml": "harvester: v1.6.0\n",
-		"/run/cos/active_mode":        "",
-		"/proc/cmdline":               "cos-img/filename=/cOS/active.img rd.neednet=1\n",
-		"/proc/self/mountinfo": rootMount +
-			"30 24 8:2 / /oem rw,relatime - ext4 /dev/sda2 rw\n" +
-			"31 24 8:5 /.state/var-lib-third-party.bind /var/lib/third-party rw - ext4 /dev/sda5 rw\n",
-		"/oem/90_custom.yaml":       "name: Harvester\nstages:\n  rootfs:\n  - commands:\n    - echo hi\n",
-		"/var/lib/third-party/keep": "",
-		"/usr/lib/systemd/systemd":  "",
-	}
-}
-
-const (
-	sumA = "1111111111111111111111111111111111111111111111111111111111111111"
-	sumB = "2222222222222222222222222222222222222222222222222222222222222222"
-)
-
-// ostreeNode is booted from sumA; kernelB's deployment is on disk.
-func ostreeNode(staged bool) map[string]string {
-	deploy := func(sum string) string { return "/sysroot/ostree/deploy/fcos/deploy/" + sum + ".0" }
-	out := merge(
-		kernel("/usr/lib/modules", kernelA),
-		kernel(deploy(sumA)+"/usr/lib/modules", kernelA),
-		kernel(deploy(sumB)+"/usr/lib/modules", kernelB),
-		map[string]string{
-			"/etc/os-release":                    "ID=fedora\nVARIANT_ID=coreos\nPRETTY_NAME=\"Fedora CoreOS 43\"\n",
-			"/run/ostree-booted":                 "",
-			"/usr/bin/rpm-ostree":                "",
-			"/usr/libexec/zincati":               "",
-			"/usr/lib/systemd/systemd":           "",
-			"/ostree":                            "->sysroot/ostree",
-			"/sysroot/ostree/boot.1/fcos/aaaa/0": "->../../../deploy/fcos/deploy/" + sumA + ".0",
-			"/proc/cmdline":                      "ostree=/ostree/boot.1/fcos/aaaa/0 rw\n",
-			"/boot/loader/entries/ostree-1.conf": "title Fedora CoreOS\nversion 2\noptions ostree=/ostree/boot.1/fcos/aaaa/0 rw\n",
-			deploy(sumA) + "/usr/lib/modules/" + kernelA + "/vmlinuz": "",
-			deploy(sumB) + "/usr/lib/modules/" + kernelB + "/vmlinuz": "",
-			deploy(sumB) + "/usr/lib/modules/6.99-orphan/leftover":    "",
-			"/usr/lib/systemd/system/ostree-finalize-staged.service":  "[Service]\nExecStop=/usr/bin/ostree admin finalize-staged\n",
-		})
-	if staged {
-		// A GVariant a{sv}; what matters is that it names the checksum.
-		out[StagedDeployment] = "target\x00checksum\x00" + sumB + "\x00"
-	}
-	return out
+	return hostops.At(hosts.Write(t, parts...), nil)
 }
 
 // testModules is where real Debian modules lie.

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/elemental"
+	"fitout/testdata/hosts"
 )
 
 // gated is a node that keeps the e100 driver for kernelA only.
@@ -36,7 +38,7 @@ func ask(n *hostops.Node, state, kernel string, o GateOptions) GateResult {
 }
 
 func TestRefusalIsToldWherePeopleLookAndClearsItself(t *testing.T) {
-	n, f, state, d := gated(t, debianNode())
+	n, f, state, d := gated(t, hosts.Debian())
 	require.True(t, ask(n, state, kernelA, GateOptions{}).Allow)
 
 	r := ask(n, state, kernelB, GateOptions{})
@@ -67,7 +69,7 @@ func TestRefusalIsToldWherePeopleLookAndClearsItself(t *testing.T) {
 }
 
 func TestSinceIsTheFirstRefusalAndCheckedTheLast(t *testing.T) {
-	n, _, state, _ := gated(t, debianNode())
+	n, _, state, _ := gated(t, hosts.Debian())
 	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	n.Now = func() time.Time { return at }
 	ask(n, state, kernelB, GateOptions{})
@@ -79,7 +81,7 @@ func TestSinceIsTheFirstRefusalAndCheckedTheLast(t *testing.T) {
 }
 
 func TestRehearsalChangesNothing(t *testing.T) {
-	n, _, state, _ := gated(t, debianNode())
+	n, _, state, _ := gated(t, hosts.Debian())
 	require.NoError(t, Allow(n, state, kernelB, "ops"))
 	before := fingerprint(t, n)
 	require.False(t, ask(n, state, kernelB, GateOptions{Rehearse: true}).Allow)
@@ -87,7 +89,7 @@ func TestRehearsalChangesNothing(t *testing.T) {
 }
 
 func TestOverrideLetsOneKernelThroughOnce(t *testing.T) {
-	n, _, state, _ := gated(t, debianNode())
+	n, _, state, _ := gated(t, hosts.Debian())
 	require.NoError(t, Allow(n, state, kernelB, "ops"))
 	require.False(t, ask(n, state, kernelC, GateOptions{}).Allow, "not for another kernel")
 	r := ask(n, state, kernelB, GateOptions{})
@@ -106,7 +108,7 @@ func TestGateAnswersByTheFilesNotByTheRecord(t *testing.T) {
 		"index empty": func(n *hostops.Node, dir string) error { return n.WriteFile(dir+"/modules.dep", nil, 0o644) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, f, state, _ := gated(t, debianNode())
+			n, f, state, _ := gated(t, hosts.Debian())
 			require.NoError(t, damage(n, f.Layout().releaseDir(kernelA)))
 			require.False(t, ask(n, state, kernelA, GateOptions{}).Allow)
 		})
@@ -114,7 +116,7 @@ func TestGateAnswersByTheFilesNotByTheRecord(t *testing.T) {
 }
 
 func TestDamagedRecordIsNotNothingKept(t *testing.T) {
-	n, _, state, _ := gated(t, debianNode())
+	n, _, state, _ := gated(t, hosts.Debian())
 	require.NoError(t, n.WriteFile(keptPath(state, "intel-e100"), nil, 0o644))
 	_, err := ReadKept(n, state)
 	require.ErrorContains(t, err, "damaged")
@@ -128,7 +130,7 @@ func TestDamagedRecordIsNotNothingKept(t *testing.T) {
 }
 
 func TestDamagedRecordIsReadFromItsPreviousCopy(t *testing.T) {
-	n, f, state, _ := gated(t, debianNode())
+	n, f, state, _ := gated(t, hosts.Debian())
 	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
 	require.NoError(t, err)
 	apply(t, n, actions)
@@ -139,7 +141,7 @@ func TestDamagedRecordIsReadFromItsPreviousCopy(t *testing.T) {
 }
 
 func TestMissingDriverGoesOnLoudlyWhenTheAnswersSaySo(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	d := e100(t, n, kernelA)
 	d.OnMissing = "continue"
@@ -153,7 +155,7 @@ func TestMissingDriverGoesOnLoudlyWhenTheAnswersSaySo(t *testing.T) {
 }
 
 func TestAtBootDriverGatesNothing(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	actions, err := f.AtBoot(e100(t, n, kernelA))
 	require.NoError(t, err)
@@ -163,7 +165,7 @@ func TestAtBootDriverGatesNothing(t *testing.T) {
 }
 
 func TestGateCuresFromWhatTheStoreHolds(t *testing.T) {
-	n, f, state, _ := gated(t, debianNode())
+	n, f, state, _ := gated(t, hosts.Debian())
 	build := func(_ context.Context, d Driver, k Kernel) (*Build, error) {
 		b := e100(t, n, k.Release).Builds[k.Release]
 		return &b, nil
@@ -190,7 +192,7 @@ func TestGateCuresFromWhatTheStoreHolds(t *testing.T) {
 }
 
 func TestDeviceThatLosesItsOwnDriverBlocksToo(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	r := Gate(context.Background(), n, ordinaryState, Kernel{Release: kernelB}, nil, GateOptions{Strength: BlocksInstall, Rehearse: true,
 		Losses: []Miss{{Driver: "qlcnic", Devices: []string{"0000:01:00.0"}, Reason: "no module of that kernel drives it"}}})
 	require.False(t, r.Allow)
@@ -200,7 +202,7 @@ func TestDeviceThatLosesItsOwnDriverBlocksToo(t *testing.T) {
 }
 
 func TestRefusedKernelPackageLeavesNoOrphanDirectory(t *testing.T) {
-	n, _, state, _ := gated(t, debianNode())
+	n, _, state, _ := gated(t, hosts.Debian())
 	flag := "/lib/modules/" + kernelB + "/.fresh-install"
 	require.NoError(t, n.WriteFile(flag, nil, 0o644))
 	err := HookKernelPreinst(context.Background(), n, state, kernelB, GateOptions{})
@@ -213,7 +215,7 @@ func TestRefusedKernelPackageLeavesNoOrphanDirectory(t *testing.T) {
 }
 
 func TestLastCoveredKernelIsProtected(t *testing.T) {
-	n, _, state, _ := gated(t, merge(debianNode(), kernel("/lib/modules", kernelB), map[string]string{"/boot/vmlinuz-" + kernelB: ""}))
+	n, _, state, _ := gated(t, hosts.Merge(hosts.Debian(), hosts.Kernel("/lib/modules", kernelB), map[string]string{"/boot/vmlinuz-" + kernelB: ""}))
 	ctx := context.Background()
 	require.NoError(t, HookKernelPrerm(ctx, n, state, kernelB), "it has no driver: let it go")
 	require.ErrorIs(t, HookKernelPrerm(ctx, n, state, kernelA), ErrRefused)
@@ -238,8 +240,8 @@ func TestKernelHookScripts(t *testing.T) {
 		{"last kernel kept", "#!/bin/sh\nexit 6\n", "prerm.d", 1, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := newRoot(t)
-			copyProgram(t, root, "/usr/bin/run-parts", "/usr/bin/run-parts")
+			root := elemental.NewRoot(t)
+			elemental.CopyProgram(t, root, "/usr/bin/run-parts", "/usr/bin/run-parts")
 			n := hostops.At(root, nil)
 			for _, f := range kernelHooks(Layout{State: ordinaryState}) {
 				require.NoError(t, n.WriteFile(f.Path, []byte(f.Content), f.Mode))
@@ -266,7 +268,7 @@ func exitOf(err error) int {
 }
 
 func TestStagedDeploymentWithoutItsDriverIsNotFinalised(t *testing.T) {
-	n, f, state, _ := gated(t, ostreeNode(true))
+	n, f, state, _ := gated(t, hosts.OSTree(true))
 	ctx := context.Background()
 	err := HookOstreeFinalize(ctx, n, state)
 	require.ErrorIs(t, err, ErrRefused)
@@ -284,7 +286,7 @@ func TestStagedDeploymentWithoutItsDriverIsNotFinalised(t *testing.T) {
 }
 
 func TestStagedDeploymentWithABuildIsFinalised(t *testing.T) {
-	n := node(t, ostreeNode(true))
+	n := node(t, hosts.OSTree(true))
 	f := family(t, n)
 	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
 	require.NoError(t, err)
@@ -299,7 +301,7 @@ func TestStagedDeploymentWithABuildIsFinalised(t *testing.T) {
 }
 
 func TestFinaliseDropInRepeatsTheUnitsOwnCommandLast(t *testing.T) {
-	n, f, _, _ := gated(t, ostreeNode(false))
+	n, f, _, _ := gated(t, hosts.OSTree(false))
 	text, err := n.ReadString(f.Layout().UnitDir + "/ostree-finalize-staged.service.d/10-fitout.conf")
 	require.NoError(t, err)
 	lines := strings.Split(text, "\n")
@@ -310,14 +312,14 @@ func TestFinaliseDropInRepeatsTheUnitsOwnCommandLast(t *testing.T) {
 }
 
 func TestOperatorOwnedUpdatesAreOnlyReported(t *testing.T) {
-	n, f, state, _ := gated(t, merge(ostreeNode(true), map[string]string{"/etc/os-release": "ID=rhcos\n"}))
+	n, f, state, _ := gated(t, hosts.Merge(hosts.OSTree(true), map[string]string{"/etc/os-release": "ID=rhcos\n"}))
 	require.False(t, n.Exists(f.Layout().UnitDir+"/ostree-finalize-staged.service.d"))
 	require.NoError(t, HookOstreeStaged(context.Background(), n, f.Layout(), GateOptions{}))
 	require.Empty(t, ReadBlocked(n, state))
 }
 
 func TestUpgradeIsHeldUntilTheBuildArrives(t *testing.T) {
-	files := merge(harvesterNode(), kernel("/tmp/rootfs/usr/lib/modules", kernelB), map[string]string{
+	files := hosts.Merge(hosts.Harvester(), hosts.Kernel("/tmp/rootfs/usr/lib/modules", kernelB), map[string]string{
 		"/proc/50/cmdline": "sh\x00-c\x00fitout\x00", "/proc/50/stat": "50 (sh (x)) S 40 1 1\n",
 		"/proc/40/cmdline": "/tmp/elemental\x00upgrade\x00--logfile\x00l\x00--directory\x00/tmp/rootfs\x00--debug\x00", "/proc/40/stat": "40 (elemental) S 1 1 1\n",
 	})
@@ -351,7 +353,7 @@ func TestUpgradeIsHeldUntilTheBuildArrives(t *testing.T) {
 		require.NoError(t, HookBeforeUpgrade(ctx, n, f.Layout(), 50, time.Minute, 5*time.Millisecond))
 	})
 	t.Run("source not readable", func(t *testing.T) {
-		n, f, state, _ := gated(t, harvesterNode())
+		n, f, state, _ := gated(t, hosts.Harvester())
 		require.NoError(t, HookBeforeUpgrade(ctx, n, f.Layout(), 50, time.Minute, time.Millisecond))
 		log, err := n.ReadString(state + "/hook.log")
 		require.NoError(t, err)
@@ -360,7 +362,7 @@ func TestUpgradeIsHeldUntilTheBuildArrives(t *testing.T) {
 }
 
 func TestHookVerbsAreThoseOfTheScripts(t *testing.T) {
-	n, f, _, _ := gated(t, debianNode())
+	n, f, _, _ := gated(t, hosts.Debian())
 	texts := append(kernelHooks(f.Layout()), ostreeTexts(n, Layout{State: ordinaryState, UnitDir: "/u", HoldInhibitor: true}, true)...)
 	texts = append(texts, unitTexts(f.Layout())...)
 	found := 0

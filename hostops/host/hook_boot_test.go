@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/hosts"
 )
 
 // card is a device of e100's alias list, in a slot.
@@ -29,7 +30,7 @@ func boot(t *testing.T, n *hostops.Node) (*BootResult, error) {
 func TestBootLoadsWhatIsKeptAndSaysSo(t *testing.T) {
 	for name, files := range everyKeeper() {
 		t.Run(name, func(t *testing.T) {
-			n, _, state, _ := gated(t, merge(files, card("")))
+			n, _, state, _ := gated(t, hosts.Merge(files, card("")))
 			r, err := boot(t, n)
 			require.NoError(t, err)
 			require.Equal(t, []BootDriver{{Name: "intel-e100", State: "loaded"}}, r.Drivers)
@@ -49,7 +50,7 @@ func TestBootLoadsWhatIsKeptAndSaysSo(t *testing.T) {
 }
 
 func TestBootWithoutTheDeviceLoadsNothing(t *testing.T) {
-	n, _, _, _ := gated(t, debianNode())
+	n, _, _, _ := gated(t, hosts.Debian())
 	r, err := boot(t, n)
 	require.NoError(t, err)
 	require.Equal(t, "no-device", r.Drivers[0].State)
@@ -57,7 +58,7 @@ func TestBootWithoutTheDeviceLoadsNothing(t *testing.T) {
 }
 
 func TestUpgradePastTheGateIsNoticedAtTheNextBoot(t *testing.T) {
-	n, _, _, _ := gated(t, merge(debianNode(), kernel("/lib/modules", kernelC), card("")))
+	n, _, _, _ := gated(t, hosts.Merge(hosts.Debian(), hosts.Kernel("/lib/modules", kernelC), card("")))
 	require.NoError(t, n.WriteFile("/proc/sys/kernel/osrelease", []byte(kernelC+"\n"), 0o644))
 	r, err := boot(t, n)
 	require.ErrorContains(t, err, kernelC)
@@ -73,7 +74,7 @@ func TestUpgradePastTheGateIsNoticedAtTheNextBoot(t *testing.T) {
 }
 
 func TestInTreeDriverThatWonInTheInitrdIsNamed(t *testing.T) {
-	n, _, _, _ := gated(t, merge(debianNode(), card("nouveau")))
+	n, _, _, _ := gated(t, hosts.Merge(hosts.Debian(), card("nouveau")))
 	r, err := boot(t, n)
 	require.Error(t, err)
 	require.Equal(t, "in-tree", r.Drivers[0].State)
@@ -81,13 +82,13 @@ func TestInTreeDriverThatWonInTheInitrdIsNamed(t *testing.T) {
 }
 
 func TestPassedThroughDeviceIsNobodysFault(t *testing.T) {
-	n, _, _, _ := gated(t, merge(debianNode(), card("vfio-pci")))
+	n, _, _, _ := gated(t, hosts.Merge(hosts.Debian(), card("vfio-pci")))
 	_, err := boot(t, n)
 	require.NoError(t, err)
 }
 
 func TestRollbackOfEtcDoesNotRollBackTheGate(t *testing.T) {
-	n, f, _, _ := gated(t, debianNode())
+	n, f, _, _ := gated(t, hosts.Debian())
 	gate := "/etc/kernel/preinst.d/fitout"
 	require.NoError(t, n.Remove(gate))
 	require.NoError(t, n.Remove("/etc/modprobe.d/fitout-intel-e100.conf"))
@@ -104,7 +105,7 @@ func TestRollbackOfEtcDoesNotRollBackTheGate(t *testing.T) {
 }
 
 func TestBootPutsModprobeFilesWhereEtcIsNotKept(t *testing.T) {
-	n, _, _, _ := gated(t, elemental2Node())
+	n, _, _, _ := gated(t, hosts.Elemental2())
 	require.False(t, n.Exists("/etc/modprobe.d/fitout-intel-e100.conf"))
 	_, err := boot(t, n)
 	require.NoError(t, err)
@@ -112,7 +113,7 @@ func TestBootPutsModprobeFilesWhereEtcIsNotKept(t *testing.T) {
 }
 
 func TestIndexOfAKernelInstalledLaterIsMadeAnew(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto") // kernelB is not installed
 	require.NoError(t, err)
@@ -123,7 +124,7 @@ func TestIndexOfAKernelInstalledLaterIsMadeAnew(t *testing.T) {
 		return text
 	}
 	require.NotContains(t, dep(), "kernel/")
-	for p, content := range kernel("/lib/modules", kernelB) {
+	for p, content := range hosts.Kernel("/lib/modules", kernelB) {
 		require.NoError(t, n.WriteFile(p, []byte(content), 0o644))
 	}
 	require.NoError(t, HookKernelPostinst(context.Background(), n, f.Layout().State, kernelB))

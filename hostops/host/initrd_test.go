@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/hosts"
 )
 
 // cpio is a "newc" archive of empty files, with its trailer and padding.
@@ -46,17 +48,17 @@ func TestInTreeModuleInTheInitramfsIsFound(t *testing.T) {
 		"plain": main, "microcode then gzip": slices.Concat(early, gz.Bytes()), "microcode then zstd": slices.Concat(early, zs.Bytes()),
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := node(t, debianNode(), map[string]string{"/boot/initrd.img-" + kernelA: string(content)})
+			n := node(t, hosts.Debian(), map[string]string{"/boot/initrd.img-" + kernelA: string(content)})
 			found, file, err := InInitrd(n, Kernel{Release: kernelA, OSRoot: "/", Dir: "/lib/modules/" + kernelA}, []string{"nouveau", "snd_hda_intel", "e100"})
 			require.NoError(t, err)
 			require.Equal(t, []string{"nouveau", "snd_hda_intel"}, found)
 			require.Equal(t, "/boot/initrd.img-"+kernelA, file)
 		})
 	}
-	n := node(t, debianNode(), map[string]string{"/boot/initrd.img-" + kernelA: "\x02\x21\x4c\x18lz4"})
+	n := node(t, hosts.Debian(), map[string]string{"/boot/initrd.img-" + kernelA: "\x02\x21\x4c\x18lz4"})
 	_, _, err = InInitrd(n, Kernel{Release: kernelA, OSRoot: "/"}, []string{"nouveau"})
 	require.ErrorIs(t, err, ErrPacking, "could not look is not nothing found")
-	n = node(t, debianNode(), map[string]string{"/boot/initrd.img-" + kernelA: string(main[:200])})
+	n = node(t, hosts.Debian(), map[string]string{"/boot/initrd.img-" + kernelA: string(main[:200])})
 	_, _, err = InInitrd(n, Kernel{Release: kernelA, OSRoot: "/"}, []string{"nouveau"})
 	require.ErrorContains(t, err, "cut short")
 }
@@ -73,7 +75,7 @@ func TestInitramfsOfTheRealCpioProgramIsRead(t *testing.T) {
 	}
 	img, err := os.ReadFile(dir + "/img")
 	require.NoError(t, err)
-	n := node(t, debianNode(), map[string]string{"/boot/initrd.img-k": string(img)})
+	n := node(t, hosts.Debian(), map[string]string{"/boot/initrd.img-k": string(img)})
 	found, _, err := InInitrd(n, Kernel{Release: "k", OSRoot: "/"}, []string{"e100"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"e100"}, found)
@@ -91,10 +93,10 @@ func TestBootTakesOverFromTheInTreeDriverWhereNothingRestsOnIt(t *testing.T) {
 	}{
 		{"interface down", map[string]string{dev + "/net/eth0/flags": "0x1002\n"}, "loaded", "taken over from eepro100"},
 		{"interface up", map[string]string{dev + "/net/eth0/flags": "0x1003\n"}, "in-tree", "its interface eth0 is up"},
-		{"another card of the in-tree driver is a disk", merge(card2("eepro100"), map[string]string{"/sys/bus/pci/devices/0000:04:00.0/modalias": "pci:v00001000d00000001sv00000000sd00000000bc01sc07i00\n"}), "in-tree", "storage controller"},
+		{"another card of the in-tree driver is a disk", hosts.Merge(card2("eepro100"), map[string]string{"/sys/bus/pci/devices/0000:04:00.0/modalias": "pci:v00001000d00000001sv00000000sd00000000bc01sc07i00\n"}), "in-tree", "storage controller"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := node(t, debianNode(), card("eepro100"), loaded, c.extra)
+			n := node(t, hosts.Debian(), card("eepro100"), loaded, c.extra)
 			f := family(t, n)
 			d := e100(t, n, kernelA)
 			d.Replaces = []string{"eepro100"}
@@ -115,7 +117,7 @@ func card2(driver string) map[string]string {
 }
 
 func TestInTreeBuildOfTheSameNameIsTold(t *testing.T) {
-	n, f, _, _ := gated(t, merge(debianNode(), card("e100"), map[string]string{
+	n, f, _, _ := gated(t, hosts.Merge(hosts.Debian(), card("e100"), map[string]string{
 		"/sys/module/e100/initstate": "live\n", "/sys/module/e100/refcnt": "0\n", "/sys/module/e100/notes/.note.gnu.build-id": "\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00in-tree-build-of-e100",
 		"/proc/modules": "e100 1 0 - Live 0x0\n",
 		"/sys/bus/pci/devices/0000:03:00.0/net/eth0/flags": "0x1003\n",

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/hosts"
 )
 
 // bound is a card with the driver of the OS.
@@ -24,7 +25,7 @@ func bound(slot, modalias, driver, net string) map[string]string {
 
 func TestNextKernelThatDropsADriverTheNodeLivesOnIsStopped(t *testing.T) {
 	qlcnic := "pci:v00001077d00008020sv00001077sd00000207bc02sc00i00"
-	files := merge(ostreeNode(true),
+	files := hosts.Merge(hosts.OSTree(true),
 		bound("0000:01:00.0", qlcnic, "qlcnic", "mgmt-br"),
 		bound("0000:02:00.0", "pci:v00008086d00001229sv00000000sd00000000bc02sc00i00", "e100", ""),
 		bound("0000:00:1c.0", "pci:v00008086d0000A33Csv00000000sd00000000bc06sc04i00", "pcieport", ""),
@@ -49,7 +50,7 @@ func TestNextKernelThatDropsADriverTheNodeLivesOnIsStopped(t *testing.T) {
 
 func TestBuiltInDriverOfTheNextKernelIsNoLoss(t *testing.T) {
 	alias := "pci:v00001B36d00000010sv*sd*bc01sc08i02*"
-	n := node(t, ostreeNode(true), bound("0000:01:00.0", "pci:v00001B36d00000010sv00001AF4sd00001100bc01sc08i02", "nvme", ""),
+	n := node(t, hosts.OSTree(true), bound("0000:01:00.0", "pci:v00001B36d00000010sv00001AF4sd00001100bc01sc08i02", "nvme", ""),
 		map[string]string{"/usr/lib/modules/" + kernelA + "/modules.alias": "alias " + alias + " nvme\n"})
 	k := stagedKernel(n)
 	require.Len(t, Losses(n, *k, nil), 1)
@@ -64,11 +65,11 @@ func TestStrictIsFoundWhereItReaches(t *testing.T) {
 		files []map[string]string
 		want  string
 	}{
-		"v2 by config.d":                       {[]map[string]string{elemental2Node(), config}, "config.d/a.yaml"},
-		"v2 by default":                        {[]map[string]string{elemental2Node()}, ""},
-		"harvester ignores /etc/elemental":     {[]map[string]string{harvesterNode(), config}, ""},
-		"harvester by os-release":              {[]map[string]string{harvesterNode(), strictRelease}, "STRICT=true"},
-		"v2, a configuration that is not YAML": {[]map[string]string{elemental2Node(), {"/etc/elemental/config.yaml": "{"}}, ""},
+		"v2 by config.d":                       {[]map[string]string{hosts.Elemental2(), config}, "config.d/a.yaml"},
+		"v2 by default":                        {[]map[string]string{hosts.Elemental2()}, ""},
+		"harvester ignores /etc/elemental":     {[]map[string]string{hosts.Harvester(), config}, ""},
+		"harvester by os-release":              {[]map[string]string{hosts.Harvester(), strictRelease}, "STRICT=true"},
+		"v2, a configuration that is not YAML": {[]map[string]string{hosts.Elemental2(), {"/etc/elemental/config.yaml": "{"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Detect(node(t, c.files...)).Facts()

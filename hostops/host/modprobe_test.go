@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/hosts"
 )
 
 // r8125 is an out-of-tree driver whose device an in-tree one of another name
@@ -149,7 +151,7 @@ func TestDriverOfTheInTreeNameFallsBackToTheInTreeOne(t *testing.T) {
 }
 
 func TestRealModprobeTakesTheDriverFromTheTree(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	actions, err := f.Persist(e100(t, n, kernelA), "auto")
 	require.NoError(t, err)

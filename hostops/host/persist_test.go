@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/hosts"
 )
 
 // everyKeeper are the families that keep drivers, as nodes.
 func everyKeeper() map[string]map[string]string {
 	return map[string]map[string]string{
-		"debian": debianNode(), "ostree": ostreeNode(false), "elemental-v2": elemental2Node(), "harvester": harvesterNode(),
+		"debian": hosts.Debian(), "ostree": hosts.OSTree(false), "elemental-v2": hosts.Elemental2(), "harvester": hosts.Harvester(),
 		"generic": {"/etc/os-release": "ID=buildroot\n"},
 	}
 }
@@ -79,7 +80,7 @@ func TestUndoAfterEveryStepRestoresTheNode(t *testing.T) {
 }
 
 func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	stateOf(t, n, f)
 	d := dummy(t, n, "dummy", kernelA)
@@ -104,7 +105,7 @@ func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
 }
 
 func TestUndoOfRemoveBringsTheDriverBack(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	state := stateOf(t, n, f)
 	d := e100(t, n, kernelA)
@@ -122,7 +123,7 @@ func TestUndoOfRemoveBringsTheDriverBack(t *testing.T) {
 }
 
 func TestFileChangedSinceIsLeftAndReported(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	f := family(t, n)
 	stateOf(t, n, f)
 	actions, err := f.Persist(e100(t, n, kernelA), "auto")
@@ -143,7 +144,7 @@ func TestFileChangedSinceIsLeftAndReported(t *testing.T) {
 }
 
 func TestNameThatWouldLeaveItsDirectoryIsRefused(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	for _, name := range []string{"", "../x", "A", "a/b", "a b", strings.Repeat("x", 64)} {
 		d := dummy(t, n, name, kernelA)
 		_, err := family(t, n).Persist(d, "auto")
@@ -152,7 +153,7 @@ func TestNameThatWouldLeaveItsDirectoryIsRefused(t *testing.T) {
 }
 
 func TestNoRoomRefusesBeforeAnythingIsWritten(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	before := fingerprint(t, n)
 	free, _, err := n.Free("/var/lib/fitout")
 	require.NoError(t, err)
@@ -164,7 +165,7 @@ func TestNoRoomRefusesBeforeAnythingIsWritten(t *testing.T) {
 }
 
 func TestCompressedModuleIsUnpackedIntoTheTree(t *testing.T) {
-	n := node(t, debianNode())
+	n := node(t, hosts.Debian())
 	rel := "6.12.117+deb12-amd64"
 	packed, err := filepath.Glob(filepath.Join(testModules, rel, "*.ko.xz"))
 	require.NoError(t, err)
@@ -192,7 +193,7 @@ func TestRealDepmodIndexesTheSideTree(t *testing.T) {
 	dir := t.TempDir()
 	n := hostops.Live(nil)
 	osDir := dir + "/deploy/usr/lib/modules/" + kernelA
-	for p, content := range kernel(dir+"/deploy/usr/lib/modules", kernelA) {
+	for p, content := range hosts.Kernel(dir+"/deploy/usr/lib/modules", kernelA) {
 		require.NoError(t, n.WriteFile(p, []byte(content), 0o644))
 	}
 	mii, err := os.ReadFile(filepath.Join(testModules, kernelA, "mii.ko"))
