@@ -100,7 +100,7 @@ func Judge(in Input) Judgement {
 		wanted = in.Release
 	}
 	if build := findBuild(in.Inventory, wanted); build != nil {
-		return examine(in, build)
+		return examine(in, build).judgement()
 	}
 	if j, ok := rehomed(in); ok {
 		return j
@@ -109,7 +109,7 @@ func Judge(in Input) Judgement {
 }
 
 // examine makes every check of one build.
-func examine(in Input, build *image.Kernel) Judgement {
+func examine(in Input, build *image.Kernel) *examination {
 	x := newExamination(in, build)
 	x.checkDirectory()
 	x.chooseModules()
@@ -127,5 +127,6 @@ func examine(in Input, build *image.Kernel) Judgement {
 	x.checkLoaded()
 	x.checkPacking()
 	x.checkInitramfs()
-	return x.judgement()
+	x.checkRelease()
+	return x
 }

@@ -141,7 +141,7 @@ func (x *examination) checkParameter(m *image.Module, setting string) {
 	for _, p := range m.Info.Parameters {
 		all = append(all, p.Name)
 	}
-	x.add(f.With("its parameters: " + orNone(strings.Join(few(all), ", "))))
+	x.add(f.With("its parameters: " + orWord(strings.Join(few(all), ", "), "none")))
 }
 
 // badValue says why a value cannot be of a type, "" when it can

@@ -270,6 +270,18 @@ func TestFirmwareTheKernelWillAskForIsLookedUp(t *testing.T) {
 	require.Equal(t, finding.Unsure, Judge(in).Verdict, "a file one directory too deep is not found")
 }
 
+// A build of another release that fits is not lost because firmware is missing.
+func TestMissingFirmwareDoesNotHideABuildThatFits(t *testing.T) {
+	b := newImage(t).with(k55, "dummy.ko")
+	b.inv.Kernels[0].Modules[0].Info.Firmware = []string{"x.bin"}
+	in := input(t, b)
+	in.Devices, in.Modules, in.HostFirmware = nil, []string{"dummy"}, func(string) bool { return false }
+	j := Judge(in)
+	require.Equal(t, finding.Unsure, j.Verdict)
+	require.Equal(t, []string{"kabi-match", "unsure-verdict"}, j.Risks)
+	require.Equal(t, k55, j.Build)
+}
+
 func TestFirmwareOfAnotherDriverVersion(t *testing.T) {
 	m := info("nvidia")
 	m.Firmware = []string{"nvidia/565.57.01/gsp_ga10x.bin", "nvidia/565.57.01/gsp_tu10x.bin"}

@@ -139,7 +139,7 @@ func (x *examination) checkSignature(m *image.Module) int {
 	f := finding.New("key-unknown", file(m), signer(sig), "/proc/keys read as root").With(keyEvidence(p, sig)...)
 	if key != nil {
 		f = finding.New("key-unknown", file(m), signer(sig), "the serial number of the enrolled certificate").
-			With(fmt.Sprintf("a key of that name is in %s: %s (%s)", orNone(key.Keyring), key.Description, key.ID)).
+			With(fmt.Sprintf("a key of that name is in %s: %s (%s)", orWord(key.Keyring, "a keyring that is not told"), key.Description, key.ID)).
 			With(keyEvidence(p, sig)...)
 	}
 	x.add(f)
@@ -226,7 +226,7 @@ func (x *examination) checkPolicy() {
 		x.check("policy", Fails, "%s", x.findings[before].Message)
 		return
 	}
-	x.check("policy", Passed, "loading is allowed; lockdown %s, Secure Boot %s, SELinux %s", orNone(p.Lockdown), secureBoot(p), orNone(p.SELinux))
+	x.check("policy", Passed, "loading is allowed; lockdown %s, Secure Boot %s, SELinux %s", orWord(p.Lockdown, "absent"), secureBoot(p), orWord(p.SELinux, "absent"))
 }
 
 // checkTaint says which letters a load adds (Documentation/admin-guide/

@@ -30,9 +30,12 @@ func rehomed(in Input) (Judgement, bool) {
 		if n == 64 { // each is cheap, an image of thousands is not for this
 			break
 		}
-		j := examine(in, findBuild(in.Inventory, release))
-		if j.Verdict == finding.OK || j.Verdict == finding.OKKABI {
+		x := examine(in, findBuild(in.Inventory, release))
+		switch j := x.judgement(); {
+		case j.Verdict == finding.OK, j.Verdict == finding.OKKABI:
 			return j, true
+		case j.Verdict == finding.Unsure && x.crcsMatch:
+			return j, true // unsure of something else, firmware perhaps
 		}
 	}
 	return Judgement{}, false
@@ -53,11 +56,9 @@ func noBuild(in Input) Judgement {
 		sorted := slices.Clone(have)
 		slices.SortFunc(sorted, CompareReleases)
 		f = f.With("the image has: " + strings.Join(few(sorted), ", "))
-		if near := examine(in, findBuild(in.Inventory, have[0])); near.Verdict != finding.OK {
-			for _, c := range near.Checks {
-				if c.Result == Differs || c.Result == NotChecked {
-					f = f.With(fmt.Sprintf("%s of %s: %s", c.Name, have[0], c.Detail))
-				}
+		for _, c := range examine(in, findBuild(in.Inventory, have[0])).checks {
+			if c.Result != Passed && c.Name != "kernel directory" {
+				f = f.With(fmt.Sprintf("%s of %s: %s", c.Name, have[0], c.Detail))
 			}
 		}
 	} else {
@@ -173,14 +174,15 @@ func Difference(kernel, other string) string {
 	kv, kf := split(kernel)
 	ov, of := split(other)
 	if kf != of {
-		return fmt.Sprintf("flavour differs: the kernel is %s, the module is for %s", orNone(kf), orNone(of))
+		return fmt.Sprintf("flavour differs: the kernel is %s, the module is for %s", orWord(kf, "without one"), orWord(of, "one without"))
 	}
 	return fmt.Sprintf("another build: the kernel is %s, the module is for %s", kv, ov)
 }
 
-func orNone(s string) string {
+// orWord is s, or a word for its absence.
+func orWord(s, absent string) string {
 	if s == "" {
-		return "without one"
+		return absent
 	}
 	return s
 }

@@ -73,8 +73,10 @@ func (x *examination) symbolSource() string {
 		return string(s.Origin())
 	case s.Origin() == kmod.FromModules:
 		return "harvested from the modules in " + s.File()
+	case s.Origin() == kmod.FromSymvers:
+		return s.File()
 	}
-	return s.File()
+	return string(s.Origin()) + ", " + s.File()
 }
 
 // settles names the file that would answer what is open.
@@ -185,7 +187,7 @@ func (x *examination) report(m *image.Module, t symbolTally) {
 	}
 	for _, s := range few(t.namespaces) {
 		name, ns, _ := strings.Cut(s, " ")
-		x.add(finding.New("namespace-missing", file(m), name, ns).With("it imports: " + orNone(strings.Join(m.Info.ImportNS, ", "))))
+		x.add(finding.New("namespace-missing", file(m), name, ns).With("it imports: " + orWord(strings.Join(m.Info.ImportNS, ", "), "none")))
 	}
 }
 
@@ -194,7 +196,7 @@ func summary(list []string) string {
 	if len(list) == 1 {
 		return list[0]
 	}
-	return fmt.Sprintf("%s and %d more symbols", list[0], len(list)-1)
+	return fmt.Sprintf("%s and %d more", list[0], len(list)-1)
 }
 
 // whereMissing adds who would export a missing symbol, where that is known.
