@@ -155,13 +155,7 @@ func (s *Summary) step(e Event) {
 		if s.Failed < 0 {
 			s.Failed = i
 		}
-	case OK:
-		s.Current = -1
-		st.Ended = e.Time
-		if e.Action != nil {
-			st.Action = e.Action
-		}
-	case Skipped, UndoFail:
+	case Skipped, OK, UndoFail:
 		s.Current = -1
 		st.Ended = e.Time
 	case Undone:

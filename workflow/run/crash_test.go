@@ -14,6 +14,7 @@ import (
 
 	"fitout/hostops"
 	"fitout/workflow/journal"
+	"fitout/workflow/plan"
 	"fitout/workflow/run"
 )
 
@@ -203,6 +204,32 @@ func TestVolatileStepIsKnownToBeGoneAfterAReboot(t *testing.T) {
 	require.True(t, in.Steps[2].Volatile)
 	require.Contains(t, in.Lines()[2], "gone since the reboot")
 	require.True(t, in.Steps[0].Now)
+}
+
+// "Done" is said of what was measured in this boot, not of what an earlier one
+// wrote down.
+func TestResumedRunMeasuresAnew(t *testing.T) {
+	n, p := node(t)
+	p.Steps = append(p.Steps, plan.Step{ID: "verify", Action: &measure{}})
+	dir := prepareRun(t, n, p, firstRun)
+	require.Equal(t, 0, execute(n, dir, journal.ModeRun))
+	require.Equal(t, "boot-1", summary(t, n, dir).Devices[0].Text)
+	reboot(t, n)
+	require.Equal(t, 0, execute(n, dir, journal.ModeResume))
+	require.Equal(t, "boot-2", summary(t, n, dir).Devices[0].Text)
+	require.True(t, n.Exists("/tmpfs/loaded"))
+}
+
+func TestMeasuredDeviceThatDoesNotWorkFailsTheRunAndIsReported(t *testing.T) {
+	n, p := node(t)
+	before := fingerprint(t, n)
+	p.Steps = append([]plan.Step{{ID: "verify", Action: &measure{}}}, p.Steps...)
+	dir := prepareRun(t, n, p, firstRun)
+	require.Equal(t, 7, execute(n, dir, journal.ModeRun))
+	s := summary(t, n, dir)
+	require.False(t, s.Devices[0].OK)
+	require.Contains(t, s.Message, "0000:03:00.0 has no driver")
+	require.Equal(t, before, fingerprint(t, n))
 }
 
 func TestWhatSomethingElseTookAwayIsSaid(t *testing.T) {

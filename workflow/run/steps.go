@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,11 +129,9 @@ func (r *runner) do(ctx context.Context, i int, a hostops.Action, limit time.Dur
 	if !done {
 		return errors.New("it reported success, but measuring says that it is not in place")
 	}
-	after, err := json.Marshal(a)
-	if err != nil || bytes.Equal(after, r.sum.Steps[i].Action) {
-		after = nil
-	}
-	return r.state(i, journal.OK, "", "", after)
+	// What Do left in the action's fields is not kept: a resumed run measures
+	// anew, and Undo needs Prepare's fields alone.
+	return r.state(i, journal.OK, "", "", nil)
 }
 
 // measurer is an action that measured devices.
