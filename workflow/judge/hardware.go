@@ -61,6 +61,7 @@ func (x *examination) checkHardware() {
 			missing++
 			continue
 		}
+		x.sharedWith(d, by)
 		served = append(served, deviceID(d)+" by "+strings.Join(by, ", "))
 	}
 	if missing > 0 {
@@ -68,6 +69,23 @@ func (x *examination) checkHardware() {
 		return
 	}
 	x.check("hardware", Passed, "%s", strings.Join(few(served), "; "))
+}
+
+// sharedWith notes modules of the host that list the device too, neither of the
+// same name nor replaced.
+func (x *examination) sharedWith(d string, by []string) {
+	if x.in.Kernel == nil {
+		return
+	}
+	var others []string
+	for _, c := range x.in.Kernel.Tables.Match(d) {
+		if x.byName[c.Module] == nil && !x.replaced(c.Module) {
+			others = append(others, c.Module)
+		}
+	}
+	if len(others) > 0 {
+		x.add(finding.New("alias-shared", deviceID(d), strings.Join(by, ", "), strings.Join(others, ", ")))
+	}
 }
 
 func (x *examination) excluded(modalias string) string {

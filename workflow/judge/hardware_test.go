@@ -33,6 +33,19 @@ func TestOpenFlavourDoesNotServeTheCardAlthoughItsListMatches(t *testing.T) {
 	require.Contains(t, f.Evidence, "excluded by the catalog: pci:v00008086d00001229sv*sd*bc*sc*i*")
 }
 
+func TestOneAliasTwoModules(t *testing.T) {
+	m := info("vendor_nic")
+	m.Aliases = []string{"pci:v000010ECd00008029sv*sd*bc*sc*i*"}
+	in := input(t, newImage(t).module(k57, "vendor-nic.ko", m))
+	in.Devices = []string{nicNe2k}
+	in.Kernel = newKernel(t, k57).has("ne2k-pci.ko", "8390.ko").symvers().open()
+	j := Judge(in)
+	require.Equal(t, finding.OK, j.Verdict, j.Findings)
+	require.Equal(t, "10ec:8029 is listed by vendor_nic of the image and by ne2k_pci of the host as well", mustFind(t, j, "alias-shared").Message)
+	in.Replaces = []string{"ne2k-pci"}
+	require.Nil(t, find(Judge(in), "alias-shared"))
+}
+
 // e100 lists its cards with their class: the same ids of another class are not it.
 func TestSameVendorAndDeviceOfAnotherClass(t *testing.T) {
 	in := input(t, newImage(t).with(k57, "e100.ko"))
