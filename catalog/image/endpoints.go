@@ -7,7 +7,8 @@ import (
 )
 
 // endpointsFor lists where a repository is served, in the order to ask: the
-// mirrors of registries.conf and of RKE2's or K3s's file, then the registry.
+// mirrors of registries.conf, of RKE2's or K3s's file and of containerd's
+// certs.d, then the registry.
 func endpointsFor(ref Reference, opts Options) ([]*endpoint, error) {
 	conf, err := readRegistriesConf(opts)
 	if err != nil {
@@ -41,6 +42,11 @@ func endpointsFor(ref Reference, opts Options) ([]*endpoint, error) {
 		}
 		out = append(out, e)
 	}
+	mirrors, err := containerdEndpoints(opts, ref.Registry, ref.Repository)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, mirrors...)
 	location := name
 	if found {
 		location = rewrite(reg.Prefix, reg.Location, name)

@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
-	"sort"
-	"strings"
-
-	"golang.org/x/sys/unix"
+	"time"
 )
 
 // Annotations of layers that image pack writes; see ARCHITECTURE.md.
@@ -28,37 +24,52 @@ const (
 
 // Fetch reads the wanted part of the image into dir, keeping paths relative to
 // the image's root, and returns what is there. Each layer is read once, from
-// the top, and verified while it passes. dir is made when it is not there; a
-// directory that an earlier fetch of the same image and want completed is used
-// again without reading anything, a half-done one is started afresh. After an
-// error nothing is left of dir.
+// the top, and verified while it passes. The work is done beside dir, in
+// dir.part, which takes dir's place when it is complete: dir is whole or not
+// there, and after an error what it held before is still there. A directory
+// that an earlier fetch of the same image and want completed is used again
+// without reading anything.
 func (img *Image) Fetch(ctx context.Context, dir string, want Want) (*Inventory, error) {
 	if inv, err := ReadInventory(dir); err == nil && inv.Digest == img.digest && sameWant(inv.want, want) {
 		return inv, nil
 	}
-	if err := prepareDir(dir); err != nil {
+	if err := ownDir(dir); err != nil {
 		return nil, err
 	}
-	inv, err := img.fetchInto(ctx, dir, want)
+	part := dir + ".part"
+	if err := prepareDir(part); err != nil {
+		return nil, err
+	}
+	inv, err := img.fetchInto(ctx, part, want)
+	if err == nil {
+		err = replaceDir(part, dir)
+	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(part))
 	}
 	return inv, nil
 }
 
-// prepareDir empties dir, but only one that a fetch made.
-func prepareDir(dir string) error {
+// ownDir says that dir may be replaced: it is not there, empty, or was made by
+// a fetch.
+func ownDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
-	if len(entries) > 0 {
-		if _, err := os.Lstat(filepath.Join(dir, markerName)); err != nil {
-			return fmt.Errorf("fetching an image into %s: the directory is not empty and was not made by a fetch", dir)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("emptying %s: %w", dir, err)
-		}
+	if _, err := os.Lstat(filepath.Join(dir, markerName)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("fetching an image into %s: the directory is not empty and was not made by a fetch", dir)
+	}
+	return nil
+}
+
+// prepareDir makes a new directory with the marker in it.
+func prepareDir(dir string) error {
+	if err := ownDir(dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("emptying %s: %w", dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return diskError("making "+dir, err)
@@ -67,6 +78,31 @@ func prepareDir(dir string) error {
 		return diskError("marking "+dir, err)
 	}
 	return nil
+}
+
+// replaceDir puts part in the place of dir.
+func replaceDir(part, dir string) error {
+	old := dir + ".old"
+	if err := ownDir(old); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(old); err != nil {
+		return fmt.Errorf("removing %s: %w", old, err)
+	}
+	if err := os.Rename(dir, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("replacing %s: %w", dir, err)
+	}
+	if err := os.Rename(part, dir); err != nil {
+		return fmt.Errorf("replacing %s: %w", dir, err)
+	}
+	if err := os.RemoveAll(old); err != nil {
+		return fmt.Errorf("removing %s: %w", old, err)
+	}
+	parent, err := os.Open(filepath.Dir(dir))
+	if err != nil {
+		return fmt.Errorf("replacing %s: %w", dir, err)
+	}
+	return errors.Join(parent.Sync(), parent.Close())
 }
 
 func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Inventory, error) {
@@ -104,15 +140,23 @@ func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Invent
 	return inv, inv.write(dir)
 }
 
+// progressEvery is how often progress is told; each telling may be a line in a
+// journal.
+const progressEvery = 200 * time.Millisecond
+
 // extract passes over all layers that can hold something wanted.
 func (img *Image) extract(ctx context.Context, root *os.Root, sel *selector) (*extraction, error) {
 	x := newExtraction(img, root, sel)
 	var done int64
+	var told time.Time
 	todo, total := img.layersFor(sel)
 	x.tell = func(n int64) {
 		done += n
 		img.fetched += n
-		img.opts.Progress(done, total)
+		if now := time.Now(); done == total || now.Sub(told) >= progressEvery {
+			told = now
+			img.opts.Progress(done, total)
+		}
 	}
 	for _, n := range todo {
 		if err := x.readLayer(ctx, n); err != nil {
@@ -169,183 +213,4 @@ func (x *extraction) hasModules() bool {
 		}
 	}
 	return false
-}
-
-// linkMap is the links by path.
-func (x *extraction) linkMap() map[string]string {
-	m := make(map[string]string, len(x.links))
-	for p, l := range x.links {
-		m[p] = l.target
-	}
-	return m
-}
-
-// linkRounds is how often the layers are read again for the targets of links;
-// a link to a link to a file outside every wanted place needs two.
-const linkRounds = 4
-
-// followLinks reads what wanted links point to when it lies in the image but
-// in no place that is wanted by itself.
-func (x *extraction) followLinks(ctx context.Context) error {
-	for range linkRounds {
-		missing := x.danglers()
-		if len(missing) == 0 {
-			return nil
-		}
-		again := newExtraction(x.img, x.root, &selector{extra: missing})
-		again.spent, again.tell = x.spent, func(int64) {}
-		todo, _ := x.img.layersFor(x.sel)
-		for _, n := range todo {
-			if err := again.readLayer(ctx, n); err != nil {
-				return err
-			}
-		}
-		if err := again.unmet(); err != nil {
-			return err
-		}
-		for p, f := range again.files {
-			x.files[p] = f
-		}
-		for p, l := range again.links {
-			if _, ok := x.links[p]; !ok {
-				x.links[p] = l
-			}
-		}
-		x.spent = again.spent
-	}
-	return nil
-}
-
-// danglers are the targets of wanted links that exist in the image but were
-// not written.
-func (x *extraction) danglers() []string {
-	links := x.linkMap()
-	dirs := x.dirs()
-	var missing []string
-	for p, l := range x.links {
-		if l.class == nothing || hostLink(p, l.target) {
-			continue
-		}
-		to, ok := resolve(links, p)
-		if _, have := x.files[to]; !ok || have || dirs[to] || !x.over.exists(to) || underSystem(to) {
-			continue
-		}
-		missing = append(missing, to)
-	}
-	sort.Strings(missing)
-	return missing
-}
-
-// underSystem keeps a link such as "root -> /" or "usr -> ." from asking for
-// the whole image.
-func underSystem(p string) bool {
-	switch p {
-	case ".", "usr", "usr/lib", "lib", "opt", "usr/share", "usr/src", "etc", "var":
-		return true
-	}
-	return false
-}
-
-// dirs are the directories that hold written files.
-func (x *extraction) dirs() map[string]bool {
-	d := map[string]bool{".": true}
-	for p := range x.files {
-		parents(p, func(dir string) bool {
-			seen := d[dir]
-			d[dir] = true
-			return seen
-		})
-	}
-	return d
-}
-
-// makeLinks merges directories that stand where a lower layer has a link
-// (lib -> usr/lib) and then makes the links, as they are in the image.
-func (x *extraction) makeLinks() error {
-	paths := make([]string, 0, len(x.links))
-	for p := range x.links {
-		paths = append(paths, p)
-	}
-	sort.Strings(paths)
-	for _, p := range paths {
-		if err := x.mergeInto(p); err != nil {
-			return err
-		}
-	}
-	dirs, links := x.dirs(), x.linkMap()
-	for _, p := range paths {
-		l := x.links[p]
-		if to, ok := resolve(links, p); l.class == nothing && (!ok || !dirs[to] || to == ".") {
-			continue
-		}
-		if _, ok := resolve(links, path.Dir(p)); !ok || dirs[p] {
-			continue
-		}
-		if err := x.makeLink(p, l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (x *extraction) makeLink(p string, l link) error {
-	if real, _ := resolve(x.linkMap(), path.Dir(p)); real != path.Dir(p) {
-		p = path.Join(real, path.Base(p))
-	}
-	if err := x.parent(p); err != nil {
-		return err
-	}
-	if err := x.root.Symlink(l.target, p); err != nil && !errors.Is(err, unix.EEXIST) {
-		return diskError("linking "+p, err)
-	}
-	return nil
-}
-
-// mergeInto moves what was written below p to where the link at p leads, as a
-// container runtime would have written it through the link.
-func (x *extraction) mergeInto(p string) error {
-	if !x.dirs()[p] {
-		return nil
-	}
-	to, ok := resolve(x.linkMap(), p)
-	if !ok || to == p || below(to, p) {
-		return fail(Hostile, "the link %q leads to itself or out of the image", p)
-	}
-	for _, f := range x.sortedFiles() {
-		if !below(f, p) {
-			continue
-		}
-		if err := x.move(f, path.Join(to, strings.TrimPrefix(f, p))); err != nil {
-			return err
-		}
-	}
-	if err := x.root.RemoveAll(p); err != nil {
-		return fmt.Errorf("merging /%s into /%s: %w", p, to, err)
-	}
-	return nil
-}
-
-func (x *extraction) move(from, to string) error {
-	rec := x.files[from]
-	delete(x.files, from)
-	if old, ok := x.files[to]; ok && old.layer > rec.layer {
-		return x.root.Remove(from)
-	}
-	if err := x.parent(to); err != nil {
-		return err
-	}
-	if err := x.root.Rename(from, to); err != nil {
-		return diskError("moving "+from, err)
-	}
-	x.files[to] = rec
-	return nil
-}
-
-func (x *extraction) sortedFiles() []string {
-	out := make([]string, 0, len(x.files))
-	for p := range x.files {
-		out = append(out, p)
-	}
-	sort.Strings(out)
-	return out
 }

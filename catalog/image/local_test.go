@@ -276,6 +276,15 @@ func TestCompleteStoreIsReadAgainAndAHalfOneIsNot(t *testing.T) {
 	require.NoError(t, err)
 	require.NoFileExists(t, filepath.Join(dir, "left-over"))
 
+	bad := imageOf(t, layerOf(t, ent{name: "../x", data: "x"}))
+	img, err = openAt(t, "oci:"+asLayout(t, bad), Options{})
+	require.NoError(t, err)
+	_, err = img.Fetch(t.Context(), dir, Want{})
+	require.Error(t, err)
+	again, err = ReadInventory(dir)
+	require.NoError(t, err, "a failed fetch leaves what was there")
+	require.Equal(t, first.Digest, again.Digest)
+
 	foreign := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o644))
 	_, err = img.Fetch(t.Context(), foreign, Want{})

@@ -26,7 +26,7 @@ func TestMirrorsOfTheNodeAreUsed(t *testing.T) {
 	img := oneModule(t)
 	mirror.push("cache/drivers/d:1", img)
 	ref := origin.push("drivers/d:1", img)
-	both := func(conf, yaml string) string {
+	both := func(conf, yaml, hosts string) string {
 		root := origin.root(nil)
 		write(t, root, "etc/docker/certs.d/"+mirror.host()+"/ca.crt", pemText("CERTIFICATE", mirror.Certificate().Raw))
 		if conf != "" {
@@ -35,24 +35,32 @@ func TestMirrorsOfTheNodeAreUsed(t *testing.T) {
 		if yaml != "" {
 			write(t, root, "etc/rancher/rke2/registries.yaml", yaml)
 		}
+		if hosts != "" {
+			dir := "etc/containerd/certs.d/" + origin.host() + "/"
+			write(t, root, dir+"hosts.toml", hosts)
+			write(t, root, dir+"mirror.pem", pemText("CERTIFICATE", mirror.Certificate().Raw))
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "etc/docker")))
+		}
 		return root
 	}
 	for _, tc := range []struct {
-		name, conf, yaml string
-		mirrored, asked  bool // was served by the mirror; was the origin asked
+		name, conf, yaml, hosts string
+		mirrored, asked         bool // was served by the mirror; was the origin asked
 	}{
-		{"mirror", "[[registry]]\nprefix = \"ORIGIN\"\nlocation = \"ORIGIN\"\n[[registry.mirror]]\nlocation = \"MIRROR/cache\"\n", "", true, false},
-		{"location", "[[registry]]\nprefix = \"ORIGIN/drivers\"\nlocation = \"MIRROR/cache/drivers\"\n", "", true, false},
-		{"mirror without the image", "[[registry]]\nlocation = \"ORIGIN\"\n[[registry.mirror]]\nlocation = \"MIRROR/nothing\"\n", "", false, true},
-		{"mirror for digests only", "[[registry]]\nlocation = \"ORIGIN\"\n[[registry.mirror]]\nlocation = \"MIRROR/cache\"\npull-from-mirror = \"digest-only\"\n", "", false, true},
-		{"K3s with rewrite", "", "mirrors:\n  \"ORIGIN\":\n    endpoint: [\"https://MIRROR/v2\"]\n    rewrite:\n      \"^(.*)$\": \"cache/$1\"\n", true, false},
-		{"K3s for every registry", "", "mirrors:\n  \"*\":\n    endpoint: [\"https://MIRROR\"]\n    rewrite:\n      \"^drivers\": \"cache/drivers\"\n", true, false},
+		{"mirror", "[[registry]]\nprefix = \"ORIGIN\"\nlocation = \"ORIGIN\"\n[[registry.mirror]]\nlocation = \"MIRROR/cache\"\n", "", "", true, false},
+		{"location", "[[registry]]\nprefix = \"ORIGIN/drivers\"\nlocation = \"MIRROR/cache/drivers\"\n", "", "", true, false},
+		{"mirror without the image", "[[registry]]\nlocation = \"ORIGIN\"\n[[registry.mirror]]\nlocation = \"MIRROR/nothing\"\n", "", "", false, true},
+		{"mirror for digests only", "[[registry]]\nlocation = \"ORIGIN\"\n[[registry.mirror]]\nlocation = \"MIRROR/cache\"\npull-from-mirror = \"digest-only\"\n", "", "", false, true},
+		{"K3s with rewrite", "", "mirrors:\n  \"ORIGIN\":\n    endpoint: [\"https://MIRROR/v2\"]\n    rewrite:\n      \"^(.*)$\": \"cache/$1\"\n", "", true, false},
+		{"K3s for every registry", "", "mirrors:\n  \"*\":\n    endpoint: [\"https://MIRROR\"]\n    rewrite:\n      \"^drivers\": \"cache/drivers\"\n", "", true, false},
+		{"containerd's hosts.toml", "", "", "server = \"https://ORIGIN\"\n[host.\"https://MIRROR/v2/cache\"]\n  capabilities = [\"pull\"]\n  ca = \"mirror.pem\"\n  override_path = true\n", true, false},
+		{"containerd's for pushing only", "", "", "[host.\"https://MIRROR\"]\n  capabilities = [\"push\"]\n", false, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fill := strings.NewReplacer("ORIGIN", origin.host(), "MIRROR", mirror.host()).Replace
 			mirror.misbehave(nil)
 			origin.misbehave(nil)
-			opened, err := openAt(t, ref, Options{Root: both(fill(tc.conf), fill(tc.yaml))})
+			opened, err := openAt(t, ref, Options{Root: both(fill(tc.conf), fill(tc.yaml), fill(tc.hosts))})
 			require.NoError(t, err)
 			_, err = opened.Fetch(t.Context(), filepath.Join(t.TempDir(), "s"), Want{})
 			require.NoError(t, err)
@@ -66,9 +74,9 @@ func TestMirrorsOfTheNodeAreUsed(t *testing.T) {
 	}
 
 	origin.misbehave(nil)
-	_, err := openAt(t, ref, Options{Root: both("[[registry]]\nlocation = \""+origin.host()+"\"\nblocked = true\n", "")})
+	_, err := openAt(t, ref, Options{Root: both("[[registry]]\nlocation = \""+origin.host()+"\"\nblocked = true\n", "", "")})
 	require.Equal(t, Blocked, CodeOf(err))
-	_, err = openAt(t, ref, Options{Root: both("[[registry]\n", "")})
+	_, err = openAt(t, ref, Options{Root: both("[[registry]\n", "", "")})
 	require.Equal(t, Blocked, CodeOf(err))
 	require.ErrorContains(t, err, "registries.conf")
 	require.Empty(t, origin.requests)

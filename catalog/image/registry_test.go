@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -244,6 +245,22 @@ func TestCredentialFaultsAreToldApart(t *testing.T) {
 		})
 	}
 	require.LessOrEqual(t, len(f.requests), 8, "no loop over rejected logins")
+}
+
+// A credential helper is asked as docker asks it.
+func TestCredentialHelperIsAsked(t *testing.T) {
+	f := newRegistry(t, true)
+	ref := f.push("d:1", oneModule(t))
+	f.misbehave(basicAuth)
+	bin := t.TempDir()
+	script := "#!/bin/sh\nread host\n[ \"$1 $host\" = \"get " + f.host() + "\" ] || exit 1\nprintf '{\"Username\":\"" + secretUser + "\",\"Secret\":\"" + secretPassword + "\"}'\n"
+	write(t, bin, "docker-credential-store1", script)
+	require.NoError(t, os.Chmod(filepath.Join(bin, "docker-credential-store1"), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for _, file := range []string{`{"credsStore":"store1"}`, `{"credHelpers":{"` + f.host() + `":"store1"}}`} {
+		_, err := openAt(t, ref, Options{Root: f.root(map[string]string{"root/.docker/config.json": file})})
+		require.NoError(t, err)
+	}
 }
 
 // What is missing is told apart: the tag, the repository, the right.
