@@ -62,6 +62,7 @@ var screens = []struct {
 	{"result", append(append([]string{}, toPlan...), "run", "enter"), nil},
 	{"failure", append(append([]string{}, toPlan...), "run", "enter"), func(e *fake.Engine) { e.Play = fake.FailAt(4, true) }},
 	{"failure-not-undone", append(append([]string{}, toPlan...), "run", "enter"), func(e *fake.Engine) { e.Play = fake.FailAt(4, false) }},
+	{"cut-short", nil, func(e *fake.Engine) { e.Break("2026-1130-01") }},
 	{"undo", append(append([]string{}, toPlan...), "run", "enter", "u"), func(e *fake.Engine) { e.Play = fake.FailAt(4, false) }},
 	{"in-progress", nil, func(e *fake.Engine) { e.Hold("2026-1130-01") }},
 	{"history", []string{"H"}, nil},

@@ -169,6 +169,14 @@ func TestRunThatLostItsRunnerIsNotWaitedForForEver(t *testing.T) {
 	h.on("INTERRUPTED").sees("undo what is left of it", "go on where it stopped")
 }
 
+func TestRunThatAPowerCutBrokeIsOfferedAtTheNextStart(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Break("2026-1130-01") })
+	h.on("INTERRUPTED").sees("run 2026-1130-01", "u  undo what is left of it", "r  go on where it stopped", "m  go to the devices")
+	h.keys("r").on("Go on").sees("type  resume").keys("enter", "resume", "enter")
+	h.wait(3e9)
+	h.on("Done")
+}
+
 func TestRunInProgressIsOfferedAndNotDisturbed(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Hold("2026-1130-01") })
 	h.on("A run is in progress").sees("2026-1130-01", "> 1 watch it").keys("3", "enter")

@@ -90,6 +90,7 @@ func (f *Failure) ways() []way {
 		list = append(list, way{'i', "choose another image", f.other})
 	}
 	return append(list,
+		way{'m', "go to the devices", f.more},
 		way{'l', "show the log (" + look.Count(len(f.sum.Log), "line") + ")", f.log},
 		way{'s', "save a support bundle", f.bundle},
 		way{'!', "a shell; exit comes back to this page", nil},
@@ -176,6 +177,8 @@ func (f *Failure) other() tea.Cmd {
 func (f *Failure) log() tea.Cmd {
 	return send(Push{NewLog(f.Common, func() []string { return f.sum.Log })})
 }
+
+func (f *Failure) more() tea.Cmd { return resurvey(f.Common, "looking at the node again") }
 
 // bundled is the end of making a bundle.
 type bundled struct {

@@ -183,9 +183,7 @@ func (h *Hardware) Body(w, rows int) []string {
 	if len(shown) == 0 {
 		return look.Fit(rows, look.Block{Lines: info, Keep: look.Info}, look.Block{Lines: h.nothing(), Keep: look.Need}, h.filterLine(w))
 	}
-	t := look.NewTable(w-2,
-		look.Column{Head: "Sel", Width: 3}, look.Column{Head: "Device"}, look.Column{Head: "Vendor:dev", Width: 10, Drop: 1},
-		look.Column{Head: "Driver now", Width: 13, Drop: 2}, look.Column{Head: "State", Width: 16})
+	t := h.table(w-2, shown)
 	hints := h.hints(w, shown)
 	lines := h.list.draw(h.Theme, rows-len(info)-2, len(shown), func(at int) string {
 		return h.line(t, shown[at])
@@ -199,6 +197,19 @@ func (h *Hardware) Body(w, rows int) []string {
 		h.filterLine(w),
 	}
 	return look.Fit(rows, blocks...)
+}
+
+// table makes driver and state as wide as what is in them, and leaves the rest
+// to the name.
+func (h *Hardware) table(w int, shown []int) *look.Table {
+	driver, state := len("Driver now"), len("State")
+	for _, i := range shown {
+		k := h.Choices.Survey.Kinds[i]
+		driver = max(driver, min(look.Width(k.Driver), 16))
+		state = max(state, look.Width(look.State(k.State)))
+	}
+	return look.NewTable(w, look.Column{Head: "Sel", Width: 3}, look.Column{Head: "Device"}, look.Column{Head: "Vendor:dev", Width: 10, Drop: 1},
+		look.Column{Head: "Driver now", Width: driver, Drop: 2}, look.Column{Head: "State", Width: state})
 }
 
 func (h *Hardware) filterLine(w int) look.Block {

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -9,12 +10,13 @@ import (
 	"fitout/catalog/image"
 	"fitout/tui/look"
 	"fitout/workflow/journal"
+	"fitout/workflow/run"
 )
 
 // History lists past runs; Enter shows the journal of one.
 type History struct {
 	*Common
-	runs []Past
+	runs []run.Listed // newest first
 	err  error
 	read bool
 	list List
@@ -27,7 +29,7 @@ func NewHistory(c *Common) *History { return &History{Common: c, rows: 10} }
 // listed is the list of past runs, narrated the journal of one.
 type (
 	listed struct {
-		runs []Past
+		runs []run.Listed
 		err  error
 	}
 	narrated struct {
@@ -55,6 +57,7 @@ func (y *History) Appear() tea.Cmd {
 func (y *History) Update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case listed:
+		slices.Reverse(msg.runs)
 		y.runs, y.err, y.read = msg.runs, msg.err, true
 	case narrated:
 		if msg.err != nil {
@@ -79,12 +82,33 @@ func (y *History) show() tea.Cmd {
 	if len(y.runs) == 0 {
 		return send(Pop{})
 	}
-	run := y.runs[y.list.Cur].Run
-	dir := y.Wizard.RunDir(run)
+	id := y.runs[y.list.Cur].ID
+	dir := y.Wizard.RunDir(id)
 	return work("reading the journal", func(context.Context, image.Progress) tea.Msg {
 		events, err := journal.Read(dir)
-		return narrated{run, events, err}
+		return narrated{id, events, err}
 	})
+}
+
+// outcomeOf is how a run ended, in a word.
+func outcomeOf(r run.Listed) string {
+	switch {
+	case r.InProgress:
+		return "RUNNING"
+	case r.Damaged != "":
+		return "DAMAGED"
+	case r.Broken:
+		return "CUT SHORT"
+	}
+	return look.Upper(string(r.Summary.Outcome))
+}
+
+func driversOf(r run.Listed) string {
+	var names []string
+	for _, d := range r.Drivers {
+		names = append(names, strings.TrimSpace(d.Name+" "+d.Version))
+	}
+	return strings.Join(names, ", ")
 }
 
 // Narrate is a journal as lines for people.
@@ -110,7 +134,7 @@ func (y *History) Body(w, h int) []string {
 	t := look.NewTable(w-2, look.Column{Head: "Run", Width: 16}, look.Column{Head: "Began", Width: 16, Drop: 1}, look.Column{Head: "Outcome", Width: 18}, look.Column{Head: "What", Drop: 2})
 	list := y.list.draw(y.Theme, h-1, len(y.runs), func(at int) string {
 		r := y.runs[at]
-		return t.Row(r.Run, r.Began.Local().Format("2006-01-02 15:04"), look.Upper(r.Outcome), y.Theme.Text(r.What))
+		return t.Row(r.ID, r.Summary.Began.Local().Format("2006-01-02 15:04"), outcomeOf(r), y.Theme.Text(driversOf(r)))
 	})
 	y.rows = list.rows
 	return look.Fit(h, look.Block{Lines: append([]string{y.Theme.Paint(look.Faint, "  "+t.Heads())}, list.text...), Keep: look.Need})

@@ -1,10 +1,15 @@
 package pages
 
 import (
+	"context"
+
 	tea "github.com/charmbracelet/bubbletea"
 
+	"fitout/catalog/image"
 	"fitout/tui/choice"
 	"fitout/tui/look"
+	"fitout/workflow"
+	"fitout/workflow/journal"
 )
 
 // Looking is shown while the node is looked at for the first time.
@@ -19,17 +24,64 @@ func NewLooking(c *Common) *Looking { return &Looking{Common: c} }
 func (l *Looking) Typing() bool  { return false }
 func (l *Looking) Title() string { return "1/7 Hardware" }
 
-func (l *Looking) Appear() tea.Cmd { return resurvey(l.Common, "looking at the node") }
+// looked is the first look: the node, and a run that was cut short before, by a
+// power cut for example.
+type looked struct {
+	survey *workflow.Survey
+	broken string // id, "" for none
+	tale   Tale
+	err    error
+}
+
+func (l *Looking) Appear() tea.Cmd {
+	return work("looking at the node", func(ctx context.Context, _ image.Progress) tea.Msg {
+		s, err := l.Wizard.Survey(ctx)
+		m := looked{survey: s, err: err}
+		if err == nil {
+			m.broken, m.tale = cutShort(ctx, l.Wizard)
+		}
+		return m
+	})
+}
+
+// cutShort finds the newest run that has neither a runner nor an end.
+func cutShort(ctx context.Context, w workflow.Wizard) (id string, t Tale) {
+	h, ok := w.(Historian)
+	if !ok {
+		return "", t
+	}
+	runs, err := h.History(ctx)
+	if err != nil {
+		return "", t
+	}
+	for _, r := range runs {
+		if r.Broken {
+			id = r.ID
+		}
+	}
+	if id == "" {
+		return "", t
+	}
+	t = NewTale()
+	events, _ := journal.Read(w.RunDir(id))
+	for _, e := range events {
+		t.Add(e)
+	}
+	return id, t
+}
 
 func (l *Looking) Update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case surveyed:
+	case looked:
 		if l.err = msg.err; msg.err != nil {
 			return nil
 		}
 		l.Common.Choices = choice.New(l.Wizard, msg.survey, l.Program)
 		if run := l.Wizard.Current(); run != "" {
 			return send(Home{NewInProgress(l.Common, run)})
+		}
+		if msg.broken != "" {
+			return send(Home{NewFailure(l.Common, msg.broken, nil, msg.tale)})
 		}
 		return send(Home{NewHardware(l.Common)})
 	case Cancelled:

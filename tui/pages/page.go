@@ -17,6 +17,7 @@ import (
 	"fitout/tui/choice"
 	"fitout/tui/look"
 	"fitout/workflow"
+	"fitout/workflow/run"
 )
 
 // Page is one screen.
@@ -136,9 +137,9 @@ type (
 	Bundler interface {
 		Bundle(ctx context.Context, run string) (string, error)
 	}
-	// Historian lists past runs, the newest first.
+	// Historian lists past runs, the oldest first.
 	Historian interface {
-		History(ctx context.Context) ([]Past, error)
+		History(ctx context.Context) ([]run.Listed, error)
 	}
 	// KernelLogger returns the kernel's lines about a device.
 	KernelLogger interface {
@@ -150,15 +151,6 @@ type (
 		Login(ctx context.Context, reference, user string, password []byte, keep bool) (string, error)
 	}
 )
-
-// Past is one run of the history.
-type Past struct {
-	Run     string
-	Began   time.Time
-	Outcome string
-	// What was done, in a few words.
-	What string
-}
 
 // New makes the page for a question.
 func New(c *Common, q choice.Question) Page {

@@ -18,13 +18,13 @@ import (
 	"fitout/hostops/host"
 	"fitout/hostops/node"
 	"fitout/hostops/pci"
-	"fitout/tui/pages"
 	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
 	"fitout/workflow/journal"
 	"fitout/workflow/judge"
 	"fitout/workflow/plan"
+	"fitout/workflow/run"
 )
 
 // Engine implements workflow.Wizard and the extras of package pages.
@@ -47,6 +47,8 @@ type Engine struct {
 	AtOnce bool
 	// Now is the clock of journals; nil: the real one.
 	Now func() time.Time
+	// Past are the runs of the history.
+	Past []run.Listed
 	// Delay is how long reading an image and planning take.
 	Delay time.Duration
 
@@ -192,7 +194,7 @@ func (e *Engine) clock() []journal.Option {
 	return []journal.Option{journal.WithClock(e.Now)}
 }
 
-func (e *Engine) RunDir(run string) string { return filepath.Join(e.Dir, run) }
+func (e *Engine) RunDir(id string) string { return filepath.Join(e.Dir, id) }
 
 func (e *Engine) Current() string {
 	e.mu.Lock()
@@ -201,19 +203,19 @@ func (e *Engine) Current() string {
 }
 
 // Rollback, Resume, Cancel, Bundle, History, KernelLog and Login are the extras.
-func (e *Engine) Rollback(_ context.Context, run string) error {
+func (e *Engine) Rollback(_ context.Context, id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w, err := journal.Create(e.RunDir(run), e.clock()...)
+	w, err := journal.Create(e.RunDir(id), e.clock()...)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	_ = w.Append(journal.Event{Event: journal.Start, Run: run, Mode: journal.ModeRollback})
-	return w.Append(journal.Event{Event: journal.Done, Run: run, Outcome: journal.OutcomeRolledBack})
+	_ = w.Append(journal.Event{Event: journal.Start, Run: id, Mode: journal.ModeRollback})
+	return w.Append(journal.Event{Event: journal.Done, Run: id, Outcome: journal.OutcomeRolledBack})
 }
 
-func (e *Engine) Resume(ctx context.Context, run string) error { return e.Rollback(ctx, run) }
+func (e *Engine) Resume(ctx context.Context, id string) error { return e.Rollback(ctx, id) }
 
 func (e *Engine) RollbackText(context.Context, string) ([]string, error) {
 	return []string{"rmmod nvidia", "echo 0000:17:00.0 > /sys/bus/pci/drivers/nouveau/bind"}, nil
@@ -225,9 +227,7 @@ func (e *Engine) Bundle(context.Context, string) (string, error) {
 	return filepath.Join(e.Dir, "bundle.tar"), nil
 }
 
-func (e *Engine) History(context.Context) ([]pages.Past, error) {
-	return []pages.Past{{Run: "2026-1002-01", Began: Began, Outcome: "done", What: "nvidia-open 575.57.08"}}, nil
-}
+func (e *Engine) History(context.Context) ([]run.Listed, error) { return e.Past, nil }
 
 func (e *Engine) KernelLog(_ context.Context, address string) ([]string, error) {
 	return []string{"nouveau " + address + ": unknown chipset (180000a1)"}, nil
@@ -288,7 +288,8 @@ var _ workflow.Wizard = (*Engine)(nil)
 
 // New is the fake node; runs are kept below dir.
 func New(dir string) *Engine {
-	return &Engine{Dir: dir, Node: survey(), Catalog: drivers(), Images: images(), Unreadable: map[string]error{}}
+	past := []run.Listed{{ID: "2026-1002-01", Summary: journal.Summary{Began: Began.AddDate(0, -1, -28), Outcome: journal.OutcomeDone}, Drivers: []plan.Driver{{Name: "nvidia-open", Version: "575.57.08"}}}}
+	return &Engine{Dir: dir, Past: past, Node: survey(), Catalog: drivers(), Images: images(), Unreadable: map[string]error{}}
 }
 
 func survey() *workflow.Survey {
@@ -358,10 +359,17 @@ func images() map[string]*workflow.Examined {
 	}
 }
 
+// Break makes a run that was cut short.
+func (e *Engine) Break(id string) {
+	e.Hold(id)
+	e.running = ""
+	e.Past = append(e.Past, run.Listed{ID: id, Broken: true})
+}
+
 // Hold makes a run that is in progress.
-func (e *Engine) Hold(run string) {
-	e.running = run
-	w, err := journal.Create(mkdir(e.RunDir(run)), e.clock()...)
+func (e *Engine) Hold(id string) {
+	e.running = id
+	w, err := journal.Create(mkdir(e.RunDir(id)), e.clock()...)
 	if err != nil {
 		return
 	}
