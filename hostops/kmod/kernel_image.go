@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 )
 
 // ErrNoExports says that a kernel image was read and tells nothing of its
@@ -25,15 +26,57 @@ func ReadKernelImage(r io.ReaderAt) (map[string]Symbol, error) {
 	if err != nil {
 		return nil, err
 	}
-	var vmlinux bytes.Buffer
-	if err := unpackKernel(&vmlinux, payload); err != nil {
-		return nil, fmt.Errorf("unpacking the kernel image: %w", err)
-	}
-	file, err := elf.NewFile(bytes.NewReader(vmlinux.Bytes()))
+	file, err := openKernel(payload)
 	if err != nil {
-		return nil, fmt.Errorf("%w: its payload is no ELF file: %v", ErrNoExports, err)
+		return nil, err
 	}
 	return kernelExports(file)
+}
+
+// sectionNames is how far before the section headers their names may lie, in
+// bytes: the linker puts them last.
+const sectionNames = 64 << 10
+
+// elfHead is what is read from the beginning, in bytes: the ELF header and the
+// few program headers of a kernel.
+const elfHead = 4 << 10
+
+// openKernel unpacks the payload twice, and keeps only what the export tables
+// need: first the section headers, which come last, then the tables. A whole
+// vmlinux in memory would be 30 to 80 MiB.
+func openKernel(payload *io.SectionReader) (*elf.File, error) {
+	kept := pieces{}
+	if err := errors.Join(kept.want(0, elfHead), kept.fill(payload)); err != nil {
+		return nil, fmt.Errorf("unpacking the kernel image: %w", err)
+	}
+	head := kept[0]
+	if !bytes.HasPrefix(head, []byte(elf.ELFMAG)) || head[4] != byte(elf.ELFCLASS64) || head[5] != byte(elf.ELFDATA2LSB) {
+		return nil, fmt.Errorf("%w: its payload is no 64-bit ELF file", ErrNoExports)
+	}
+	le := binary.LittleEndian
+	headers, count := int64(le.Uint64(head[40:])), int64(le.Uint16(head[60:]))
+	from := max(elfHead, headers-sectionNames)
+	if err := errors.Join(kept.want(from, headers-from+count*64), kept.fill(payload)); err != nil {
+		return nil, fmt.Errorf("unpacking the kernel image: %w", err)
+	}
+	file, err := elf.NewFile(kept)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoExports, err)
+	}
+	tables := pieces{}
+	for _, s := range file.Sections {
+		switch s.Name {
+		case "__ksymtab", "__ksymtab_gpl", "__kcrctab", "__kcrctab_gpl", "__ksymtab_strings":
+			if err := tables.want(int64(s.Offset), int64(s.Size)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := tables.fill(payload); err != nil {
+		return nil, fmt.Errorf("unpacking the kernel image: %w", err)
+	}
+	maps.Copy(kept, tables)
+	return file, nil
 }
 
 // kernelExports reads the export tables of a vmlinux.

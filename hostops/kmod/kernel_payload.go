@@ -33,7 +33,7 @@ const (
 )
 
 // kernelPayload finds the packed vmlinux in a bootable image.
-func kernelPayload(r io.ReaderAt) (io.Reader, error) {
+func kernelPayload(r io.ReaderAt) (*io.SectionReader, error) {
 	head := make([]byte, bzHeader)
 	if _, err := r.ReadAt(head, 0); err != nil {
 		return nil, fmt.Errorf("reading the kernel image: %w", err)
@@ -75,26 +75,71 @@ var packers = []struct {
 	{elf.ELFMAG, func(r io.Reader) (io.Reader, error) { return r, nil }},
 }
 
-// unpackKernel unpacks a kernel's payload.
-func unpackKernel(w *bytes.Buffer, payload io.Reader) error {
+// unpacked opens a kernel's payload from its beginning.
+func unpacked(payload *io.SectionReader) (io.Reader, error) {
+	if _, err := payload.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
 	r := bufio.NewReaderSize(payload, 64<<10)
 	head, err := r.Peek(6)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range packers {
-		if !bytes.HasPrefix(head, []byte(p.magic)) {
-			continue
+		if bytes.HasPrefix(head, []byte(p.magic)) {
+			return p.open(r)
 		}
-		plain, err := p.open(r)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(w, io.LimitReader(plain, maxKernel+1))
-		if w.Len() > maxKernel {
-			return fmt.Errorf("more than %d bytes", maxKernel)
-		}
+	}
+	return nil, fmt.Errorf("%w: its payload is packed in a way not known here (% x)", ErrNoExports, head)
+}
+
+// pieces are byte ranges of an unpacked kernel, by offset: all that is kept of
+// it. Reading elsewhere is an error.
+type pieces map[int64][]byte
+
+// want adds a range to be filled.
+func (p pieces) want(off, size int64) error {
+	if off < 0 || size < 0 || off > maxKernel || size > maxPiece {
+		return fmt.Errorf("%w: it refers to %d bytes at %d", ErrNoExports, size, off)
+	}
+	p[off] = make([]byte, size)
+	return nil
+}
+
+// maxPiece bounds a range in bytes; a kernel's largest export table has 200 KiB.
+const maxPiece = 16 << 20
+
+// fill unpacks the payload as far as the last range and keeps the ranges.
+func (p pieces) fill(payload *io.SectionReader) error {
+	plain, err := unpacked(payload)
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: its payload is packed in a way not known here (% x)", ErrNoExports, head)
+	var end int64
+	for off, b := range p {
+		end = max(end, off+int64(len(b)))
+	}
+	chunk := make([]byte, 256<<10)
+	for at := int64(0); at < end; {
+		n, err := io.ReadFull(plain, chunk[:min(int64(len(chunk)), end-at)])
+		for off, b := range p {
+			if from, to := max(at, off), min(at+int64(n), off+int64(len(b))); from < to {
+				copy(b[from-off:], chunk[from-at:to-at])
+			}
+		}
+		if at += int64(n); err != nil && at < end {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadAt implements io.ReaderAt.
+func (p pieces) ReadAt(b []byte, at int64) (int, error) {
+	for off, piece := range p {
+		if at >= off && at+int64(len(b)) <= off+int64(len(piece)) {
+			return copy(b, piece[at-off:]), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: its tables are not where kernels have them (%d bytes at %d)", ErrNoExports, len(b), at)
 }
