@@ -3,7 +3,6 @@ package workflow
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -322,7 +321,7 @@ func (b *builder) keep(c choice, d *plan.Driver) error {
 	}
 	d.PersistIn = where
 	for _, a := range acts {
-		b.add("keep", a)
+		b.add(a.Kind(), a)
 	}
 	return nil
 }
@@ -352,9 +351,9 @@ func (b *builder) done(ctx context.Context) error {
 func (b *builder) space() error {
 	need := map[string]int64{}
 	for _, s := range b.plan.Steps {
-		if d := s.Action.Describe(); d.Bytes > 0 {
+		if d := s.Action.Describe(); d.Bytes > 0 && d.Into != "" {
 			if done, _ := s.Action.Done(context.Background(), b.e.Node); !done {
-				need[path.Dir(d.Into)] += d.Bytes
+				need[d.Into] += d.Bytes
 			}
 		}
 	}

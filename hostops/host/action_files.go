@@ -63,6 +63,7 @@ func (a *WriteFiles) Describe() hostops.Description {
 		}
 		d.Undo = append(d.Undo, "put "+f.Path+" back as it was (remove it if it was not there)")
 		d.Bytes += int64(len(f.Content))
+		d.Into = path.Dir(a.Files[0].Path) // files of one action lie in one place
 	}
 	if a.Reload {
 		d.Text = append(d.Text, "systemctl daemon-reload")

@@ -46,8 +46,9 @@ func withProgram(tests func() int) int {
 
 // The cards, as an answers file names them.
 const (
-	e1000eID = "8086:10d3"
-	nvmeID   = "1b36:0010"
+	e1000eID  = "8086:10d3"
+	nvmeID    = "1b36:0010"
+	vmxnet3ID = "15ad:07b0"
 )
 
 // node is a machine with what the tests ask of it.
