@@ -4,18 +4,21 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"fitout/hostops"
 )
 
 // InstallBinary copies the program to where hooks and units call it:
-// <state>/bin/fitout-VERSION, and a link "fitout" to it. An older copy is left
+// <state>/bin/fitout-VERSION, and a link "fitout" to it. The copy before is left
 // until the next one comes, so that a hook in flight keeps its file.
 type InstallBinary struct {
 	State, Source, Version string
 	SHA256                 string
 	Size                   int64
+	// Name of the file, chosen by Prepare.
+	Name string
 	// HadFile says that the very version was there, OldLink what the link was.
 	HadFile  bool
 	OldLink  string
@@ -28,16 +31,22 @@ func (a *InstallBinary) Kind() string { return "install-binary" }
 func (a *InstallBinary) file() string { return path.Join(a.State, "bin", a.name()) }
 func (a *InstallBinary) link() string { return path.Join(a.State, "bin", "fitout") }
 
-// name holds the digest when the version is a development one, so that two
-// builds of one version do not fall together.
+// name is the file's: by version, and by digest where there is none or where
+// another build of that version is installed.
 func (a *InstallBinary) name() string {
-	if a.Version != "" {
-		return "fitout-" + a.Version
+	if a.Name != "" {
+		return a.Name
 	}
-	if len(a.SHA256) >= 12 {
-		return "fitout-" + a.SHA256[:12]
+	return "fitout-" + strings.ReplaceAll(a.Version, "/", "_")
+}
+
+// choose sets the name once the digest is known.
+func (a *InstallBinary) choose(n *hostops.Node) {
+	a.Name = ""
+	taken := OwnFile{Path: a.file()}
+	if a.Version == "" || (taken.there(n) && !(OwnFile{Path: a.file(), SHA256: a.SHA256}).same(n)) {
+		a.Name = strings.TrimSuffix(a.name(), "-") + "-" + a.SHA256[:12]
 	}
-	return "fitout-new"
 }
 
 // Describe implements hostops.Action.
@@ -57,6 +66,7 @@ func (a *InstallBinary) Prepare(_ context.Context, n *hostops.Node) error {
 		return fmt.Errorf("reading the program to install: %w", err)
 	}
 	a.SHA256, a.Size = sum, size
+	a.choose(n)
 	a.HadFile = OwnFile{Path: a.file(), SHA256: sum}.same(n)
 	a.OldLink, _ = n.Readlink(a.link())
 	a.Measured = true
@@ -70,7 +80,22 @@ func (a *InstallBinary) Do(_ context.Context, n *hostops.Node, _ hostops.Sink) e
 			return err
 		}
 	}
-	return n.Symlink(a.name(), a.link())
+	if err := n.Symlink(a.name(), a.link()); err != nil {
+		return err
+	}
+	return a.dropOlder(n)
+}
+
+// dropOlder removes copies that are neither this one nor the one before.
+func (a *InstallBinary) dropOlder(n *hostops.Node) error {
+	for _, p := range n.Glob(path.Join(a.State, "bin", "fitout-*")) {
+		if base := path.Base(p); base != a.name() && base != a.OldLink {
+			if err := n.Remove(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Done measures: the link leads to a file with the program's digest.

@@ -6,10 +6,12 @@ package elemental
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,14 +102,36 @@ func (f Form) Upgrade(t testing.TB, nodeRoot, newRoot, stage string, strict bool
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// runstage builds the executor's command once a test.
+// runstage is the path of the executor's command, built once a test program.
 func runstage(t testing.TB) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "runstage")
-	out, err := exec.Command("go", "build", "-o", program, "fitout/testdata/elemental/runstage").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return program
+	p, err := builtRunstage()
+	require.NoError(t, err)
+	return p
 }
+
+// builtRunstage builds the command and keeps it open without a name, so that
+// no file is left behind.
+var builtRunstage = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "fitout-runstage-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "runstage")
+	if out, err := exec.Command("go", "build", "-o", program, "fitout/testdata/elemental/runstage").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building runstage: %w: %s", err, out)
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return "", err
+	}
+	held = f
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
+})
+
+// held keeps the built command from being collected.
+var held *os.File
 
 // inside lists processes whose root or working directory is below dir.
 func inside(t testing.TB, dir string) []string {
