@@ -56,7 +56,7 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 		return nil, err
 	}
 	for _, a := range acts {
-		b.add("unkeep", a)
+		b.add(a.Kind(), a)
 	}
 	for _, dir := range []string{
 		path.Join(volatileTree, "lib/modules", s.Running(), "updates", name),
