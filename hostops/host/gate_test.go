@@ -340,7 +340,9 @@ func TestUpgradeIsHeldUntilTheBuildArrives(t *testing.T) {
 	})
 	t.Run("a build arrives", func(t *testing.T) {
 		n, f, _, _ := gated(t, files)
+		done := make(chan struct{})
 		go func() {
+			defer close(done)
 			actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
 			if err == nil {
 				for _, a := range actions {
@@ -350,7 +352,9 @@ func TestUpgradeIsHeldUntilTheBuildArrives(t *testing.T) {
 				}
 			}
 		}()
-		require.NoError(t, HookBeforeUpgrade(ctx, n, f.Layout(), 50, time.Minute, 5*time.Millisecond))
+		err := HookBeforeUpgrade(ctx, n, f.Layout(), 50, time.Minute, 5*time.Millisecond)
+		<-done
+		require.NoError(t, err)
 	})
 	t.Run("source not readable", func(t *testing.T) {
 		n, f, state, _ := gated(t, hosts.Harvester())
