@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
 )
 
 const hostTree = "opt/lib/modules/" + release
@@ -191,6 +192,16 @@ func TestLargeZstdWindowIsRefusedUnlessAllowed(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func xzOf(t testing.TB, plain []byte) []byte {
+	var b bytes.Buffer
+	w, err := xz.NewWriter(&b)
+	require.NoError(t, err)
+	_, err = w.Write(plain)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
 // A compression is what the first bytes say, whatever the media type claims.
 func TestCompressionIsFoundByContent(t *testing.T) {
 	plain := tarOf(t, ent{name: hostTree + "/dummy.ko", data: realModule(t, release+"/dummy.ko")})
@@ -208,6 +219,7 @@ func TestCompressionIsFoundByContent(t *testing.T) {
 		{"zstd called gzip", zst.Bytes(), types.OCILayer},
 		{"gzip called plain", gzipped(t, plain), types.OCIUncompressedLayer},
 		{"plain called gzip", plain, types.DockerLayer},
+		{"xz called gzip", xzOf(t, plain), types.OCILayer},
 	} {
 		inv, _, err := fetchLayers(t, Want{}, testLayer{tc.packed, plain, tc.media})
 		require.NoError(t, err, tc.name)

@@ -15,7 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+
+	"fitout/catalog/module"
 )
 
 // ratioFrom is the plain size below which the ratio limit does not apply.
@@ -108,7 +109,7 @@ func (l *layerReader) decompress() error {
 	case bytes.HasPrefix(head, []byte("BZh")):
 		l.plain = bzip2.NewReader(br)
 	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
-		l.plain, err = xz.ReaderConfig{DictCap: int(l.lim.Window)}.NewReader(br)
+		l.plain, _, err = module.Decompress(br)
 	default:
 		l.plain, l.packd, err = br, false, nil
 	}
@@ -177,8 +178,8 @@ func (l *layerReader) explain(err error) error {
 	if errors.As(err, &own) {
 		return err
 	}
-	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		return fail(Limit, "%s needs a larger zstd window than %d bytes (limit window)", l.name(), l.lim.Window).because(err)
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, module.ErrWindow) {
+		return fail(Limit, "%s needs a larger window than is allowed (limit window: %d bytes for zstd, 64 MiB for xz)", l.name(), l.lim.Window).because(err)
 	}
 	if rerr := l.finishRaw(); rerr != nil {
 		return rerr

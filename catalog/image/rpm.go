@@ -11,7 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+
+	"fitout/catalog/module"
 )
 
 // packageDir is what the directory of an unpacked RPM ends in: the modules of
@@ -82,8 +83,8 @@ func payload(r io.Reader, compression string, lim Limits) (io.Reader, func(), er
 		return z, nothing, err
 	case "bzip2":
 		return bzip2.NewReader(r), nothing, nil
-	case "xz", "lzma":
-		z, err := xz.ReaderConfig{DictCap: int(lim.Window)}.NewReader(r)
+	case "xz":
+		z, _, err := module.Decompress(r)
 		return z, nothing, err
 	case "zstd":
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(max(lim.Window, rpmWindow)))
