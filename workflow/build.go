@@ -307,8 +307,8 @@ func (b *builder) keep(c choice, d *plan.Driver) error {
 		}
 	}
 	where := d.PersistIn
-	if where == "" || where == "auto" {
-		where = "side-tree"
+	if where == "" {
+		where = "auto" // the family knows its own best place
 	}
 	var acts []hostops.Action
 	if c.persists() {

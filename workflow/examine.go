@@ -158,7 +158,11 @@ func (e *Engine) judge(s *Survey, kernel host.Kernel, q question, inv *image.Inv
 		Modules: q.offer.Driver.Modules, Replaces: q.offer.Driver.Replaces, Except: q.offer.Driver.Except,
 		Devices: q.devices, Parameters: parameters(q),
 		HostFirmware: e.hostFirmware(kernel),
+		Machine:      e.Node.Kernel.Machine(),
 		Accepted:     map[string]bool{},
+		InInitramfs: func(names []string) ([]string, string, error) {
+			return host.InInitrd(e.Node, kernel, names)
+		},
 	}
 	for _, r := range q.accepted {
 		in.Accepted[r] = true
@@ -166,10 +170,12 @@ func (e *Engine) judge(s *Survey, kernel host.Kernel, q question, inv *image.Inv
 	if k, err := e.openKernel(s, kernel); err == nil {
 		in.Kernel = k
 	}
+	policy := kmod.ReadPolicy(e.Node)
 	if slices.Contains(kernel.Roles, host.Running) {
-		policy := kmod.ReadPolicy(e.Node)
 		in.Policy = &policy
 		in.Loaded, _ = kmod.Loaded(e.Node)
+	} else {
+		in.Expected = &policy
 	}
 	return judge.Judge(in)
 }

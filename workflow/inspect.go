@@ -47,10 +47,6 @@ func (e *Engine) JudgeFor(ctx context.Context, inv *image.Inventory, release str
 			kernel = k
 		}
 	}
-	q := question{}
-	for _, d := range s.Devices {
-		q.devices = append(q.devices, d.Modalias)
-	}
-	j := e.judge(s, kernel, q, inv)
+	j := e.judge(s, kernel, question{}, inv)
 	return &j, nil
 }

@@ -90,9 +90,8 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 		st.Drivers = append(st.Drivers, ds)
 		st.reboot(ds, r)
 	}
-	st.Gate.Blocked = append(st.Gate.Blocked, host.ReadBlocked(e.Node, facts.StateDir)...)
-	kept, err := host.ReadKept(e.Node, facts.StateDir)
-	st.Gate.Armed = err == nil && facts.Gate != host.NoGate && len(host.Persisted(kept)) > 0
+	armed, blocked := host.GateState(e.Node, facts)
+	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
 	return st, nil
 }
 

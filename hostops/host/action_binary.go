@@ -61,7 +61,7 @@ func (a *InstallBinary) Describe() hostops.Description {
 
 // Prepare hashes the program and looks at what is installed.
 func (a *InstallBinary) Prepare(_ context.Context, n *hostops.Node) error {
-	sum, size, err := hashFile(n, a.Source)
+	sum, size, err := hashProgram(n, a.Source)
 	if err != nil {
 		return fmt.Errorf("reading the program to install: %w", err)
 	}
@@ -76,7 +76,13 @@ func (a *InstallBinary) Prepare(_ context.Context, n *hostops.Node) error {
 // Do copies and links.
 func (a *InstallBinary) Do(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 	if !(OwnFile{Path: a.file(), SHA256: a.SHA256}).same(n) {
-		if err := copyFile(n, a.Source, a.file(), 0o755, labelBinary); err != nil {
+		src, err := openProgram(n, a.Source)
+		if err != nil {
+			return fmt.Errorf("copying %s: %w", a.Source, err)
+		}
+		err = putFile(n, src, a.file(), 0o755, labelBinary)
+		_ = src.Close()
+		if err != nil {
 			return err
 		}
 	}
@@ -103,7 +109,7 @@ func (a *InstallBinary) Done(_ context.Context, n *hostops.Node) (bool, error) {
 	sum := a.SHA256
 	if sum == "" {
 		var err error
-		if sum, _, err = hashFile(n, a.Source); err != nil {
+		if sum, _, err = hashProgram(n, a.Source); err != nil {
 			return false, nil
 		}
 	}
