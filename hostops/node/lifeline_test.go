@@ -128,6 +128,18 @@ func TestRootDiskIsFoundThroughEveryKindOfStack(t *testing.T) {
 	}
 }
 
+// Overlays whose layers lie on one another end, and the disk is found.
+func TestOverlaysOnOneAnotherEnd(t *testing.T) {
+	b := newTree(t)
+	b.disk(b.pci("pci0000:00/0000:00:04.0")+"/virtio1/block", "vda", "252:0")
+	b.mount("0:30", "/", "overlay", "overlay", "rw,lowerdir=/a/1:/b/1:/c/1:/d/1,upperdir=/disk/u,workdir=/disk/w")
+	for _, p := range []string{"/a", "/b", "/c", "/d"} {
+		b.mount("0:31", p, "overlay", "overlay", "rw,lowerdir=/x:/a/2:/b/2:/c/2:/d/2,upperdir=/disk/u2,workdir=/disk/w2")
+	}
+	b.mount("252:0", "/disk", "ext4", "/dev/vda", "rw")
+	require.Equal(t, []string{"0000:00:04.0"}, lifelines(t, b)["root-disk"])
+}
+
 func TestBootStateAndSwapAreLifelinesToo(t *testing.T) {
 	b := newTree(t)
 	for i, mount := range []string{"/", "/boot/efi", "/oem", "/var/lib/fitout", "/srv"} {

@@ -25,6 +25,8 @@ type walker struct {
 	n      *hostops.Node
 	mounts []mount
 	routes []route
+	// following are the mount points of overlays on the way to here.
+	following map[string]bool
 }
 
 func newWalker(n *hostops.Node) (*walker, error) {
@@ -32,7 +34,7 @@ func newWalker(n *hostops.Node) (*walker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &walker{n: n, mounts: m, routes: routes(n)}, nil
+	return &walker{n: n, mounts: m, routes: routes(n), following: map[string]bool{}}, nil
 }
 
 // file follows the file system that a path lies on.
@@ -76,8 +78,15 @@ func (w *walker) mount(m mount, depth int) []end {
 
 // overlay follows the directories that an overlay is made of. Those of a live
 // system's initramfs are not reachable by path; its own mounts are lifelines
-// by themselves.
+// by themselves. An overlay that is being followed already is left out: paths
+// in the options may lie, by now, on an overlay over it.
 func (w *walker) overlay(m mount, depth int) []end {
+	if w.following[m.point] {
+		return nil
+	}
+	w.following[m.point] = true
+	defer delete(w.following, m.point)
+	under := map[mount]bool{}
 	var out []end
 	for opt := range strings.SplitSeq(m.superOptions, ",") {
 		k, v, _ := strings.Cut(opt, "=")
@@ -85,8 +94,9 @@ func (w *walker) overlay(m mount, depth int) []end {
 			continue
 		}
 		for dir := range strings.SplitSeq(v, ":") {
-			if under, ok := covering(w.mounts, dir); ok && under != m {
-				out = append(out, prefix("overlay", w.mount(under, depth+1))...)
+			if u, ok := covering(w.mounts, dir); ok && u != m && !under[u] {
+				under[u] = true
+				out = append(out, prefix("overlay", w.mount(u, depth+1))...)
 			}
 		}
 	}
