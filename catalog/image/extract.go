@@ -352,7 +352,7 @@ func (x *extraction) write(name string, size int64, r io.Reader, c class) error 
 		err = cerr
 	}
 	if err != nil {
-		return diskError("writing "+name, err)
+		return diskError("writing "+name, errors.Join(err, x.root.Remove(name)))
 	}
 	x.files[name] = written{layer: x.layer, size: n, class: c}
 	delete(x.links, name)

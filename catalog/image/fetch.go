@@ -159,7 +159,11 @@ func (img *Image) extract(ctx context.Context, root *os.Root, sel *selector) (*e
 		}
 	}
 	for _, n := range todo {
-		if err := x.readLayer(ctx, n); err != nil {
+		done, err := x.readModules(ctx, n)
+		if err == nil && !done {
+			err = x.readLayer(ctx, n)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -2,7 +2,9 @@ package image
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +101,63 @@ func TestLicenceIsReadBeforeTheDriver(t *testing.T) {
 	require.Empty(t, inv.Kernels)
 	require.NoDirExists(t, filepath.Join(store, "opt"))
 	require.NoDirExists(t, filepath.Join(store, "firmware"))
+}
+
+// Of a packed layer only the wanted modules and what they need are read, by
+// range and verified; a registry without ranges gives the layer whole.
+func TestOnlyTheWantedModulesAreFetched(t *testing.T) {
+	f := newRegistry(t, true)
+	reach := quiet(t)
+	reach.Root = f.root(nil)
+	names := []string{"e100.ko", "mii.ko", "8390.ko", "ne2k-pci.ko", "dummy.ko", "rm3100-core.ko", "rm3100-spi.ko", "libcrc32c.ko", "virtio_dma_buf.ko", "idxd_bus.ko"}
+	p, err := Pack(t.Context(), PackOptions{Kernels: []PackKernel{kernelDir(t, release, names...)},
+		Output: mustParse(t, f.host()+"/d:1"), Work: t.TempDir(), Reach: reach})
+	require.NoError(t, err)
+	blob := p.Layers[0].Digest
+	var tampered bool
+	for _, tc := range []struct {
+		name  string
+		fault func(w http.ResponseWriter, r *http.Request) bool
+		code  Code
+		whole bool
+	}{
+		{"ranges", func(http.ResponseWriter, *http.Request) bool { return false }, "", false},
+		{"no ranges", func(_ http.ResponseWriter, r *http.Request) bool { r.Header.Del("Range"); return false }, "", true},
+		{"other bytes", func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, blob) || strings.HasSuffix(r.Header.Get("Range"), fmt.Sprintf("-%d", p.Layers[0].Size-1)) {
+				return false
+			}
+			rec := httptest.NewRecorder()
+			f.inner.ServeHTTP(rec, r)
+			raw := rec.Body.Bytes()
+			raw[len(raw)/2] ^= 1
+			tampered = true
+			w.Header().Set("Content-Range", rec.Header().Get("Content-Range"))
+			w.WriteHeader(rec.Code)
+			w.Write(raw)
+			return true
+		}, DigestMismatch, false},
+	} {
+		img, err := openAt(t, f.host()+"/d:1", Options{Root: reach.Root, Arch: "amd64"})
+		require.NoError(t, err)
+		f.misbehave(tc.fault)
+		inv, err := img.Fetch(t.Context(), filepath.Join(t.TempDir(), "s"), Want{Releases: []string{release}, Modules: []string{"ne2k-pci"}})
+		if tc.code != "" {
+			require.True(t, tampered)
+			require.Error(t, err)
+			continue
+		}
+		require.NoError(t, err, tc.name)
+		if tc.whole {
+			require.Len(t, inv.Kernels[0].Modules, len(names))
+			continue
+		}
+		require.Equal(t, []string{hostTree + "/kernel/drivers/8390.ko", hostTree + "/kernel/drivers/ne2k-pci.ko"}, paths(inv.Kernels[0]))
+		require.Equal(t, "ne2k_pci", inv.Kernels[0].Modules[1].Info.Name)
+		require.LessOrEqual(t, len(f.requests), 8)
+		require.Less(t, inv.Fetched, p.Layers[0].Size)
+		t.Logf("%d of %d bytes in %d requests", inv.Fetched, p.Layers[0].Size, len(f.requests))
+	}
 }
 
 // The hint is not believed below a layer that has none: it may replace or

@@ -2,16 +2,16 @@ package image
 
 import (
 	"archive/tar"
-	"crypto/sha256"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"path"
 	"sort"
 	"time"
 
+	"github.com/containerd/stargz-snapshotter/estargz"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/klauspost/compress/gzip"
 )
 
 // packFile is one file of a layer: from a file on disk, or its bytes.
@@ -42,31 +42,40 @@ func formatOf(name string) tar.Format {
 	return tar.FormatPAX
 }
 
-// writeLayer stores files as one gzip layer. The same files give the same
-// bytes: sorted names, no times, owner root, one compression level.
+// writeLayer stores files as one gzip layer in which each file can be fetched by
+// itself (eStargz). The same files give the same bytes: sorted names, no times,
+// owner root, one compression level.
 func (s *ociStore) writeLayer(files []packFile, notes map[string]string) (packedLayer, error) {
 	sort.Slice(files, func(i, j int) bool { return files[i].name < files[j].name })
 	b, err := s.create()
 	if err != nil {
 		return packedLayer{}, err
 	}
-	z, err := gzip.NewWriterLevel(b, gzip.BestCompression)
-	if err != nil {
-		b.abandon()
-		return packedLayer{}, fmt.Errorf("packing a layer: %w", err)
-	}
-	diff := sha256.New()
-	err = writeEntries(tar.NewWriter(io.MultiWriter(z, diff)), files)
-	if cerr := z.Close(); err == nil {
-		err = cerr
-	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(writeEntries(tar.NewWriter(w), files)) }()
+	z := estargz.NewWriterLevel(b, gzip.BestCompression)
+	err = z.AppendTar(r)
+	r.CloseWithError(err)
 	if err != nil {
 		b.abandon()
 		return packedLayer{}, diskError("packing a layer", err)
 	}
-	l := packedLayer{diff: v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", diff.Sum(nil))}}
+	sum, err := z.Close()
+	if err != nil {
+		b.abandon()
+		return packedLayer{}, diskError("packing a layer", err)
+	}
+	diff, err := v1.NewHash(z.DiffID())
+	if err != nil {
+		b.abandon()
+		return packedLayer{}, fmt.Errorf("packing a layer: %w", err)
+	}
+	l := packedLayer{diff: diff}
 	l.desc, err = b.commit(types.OCILayer)
-	l.desc.Annotations = notes
+	l.desc.Annotations = map[string]string{tocAnnotation: sum.String()}
+	for k, v := range notes {
+		l.desc.Annotations[k] = v
+	}
 	return l, err
 }
 

@@ -18,6 +18,10 @@ type Want struct {
 	// Licences asks for licence texts, LicenceFile for one by its path.
 	Licences    bool   `json:"licences,omitempty"`
 	LicenceFile string `json:"licenceFile,omitempty"`
+	// Modules limits what is fetched of a packed image to these modules and
+	// what they need, where the registry answers ranges; elsewhere the layer
+	// is read whole.
+	Modules []string `json:"modules,omitempty"`
 	// OnlyLicences leaves everything else in the image: to read the terms
 	// before the driver is fetched.
 	OnlyLicences bool `json:"onlyLicences,omitempty"`

@@ -1,0 +1,284 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"path"
+	"sort"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/klauspost/compress/gzip"
+
+	"fitout/catalog/module"
+)
+
+// tailGuess is how much of a layer's end is asked for at once, in the hope that
+// the table of contents is in it; gapBytes is how far two files may be apart to
+// be fetched in one request.
+const (
+	tailGuess = 32 << 10
+	gapBytes  = 16 << 10
+)
+
+// readModules fetches single modules of layer n by range. ok is false when that
+// cannot be done here and the layer is to be read whole; what was written by
+// then does no harm.
+func (x *extraction) readModules(ctx context.Context, n int) (ok bool, err error) {
+	d := x.img.manifest.Layers[n]
+	src, remote := x.img.src.(*registrySource)
+	if !remote || len(x.sel.want.Modules) == 0 || d.Annotations[tocAnnotation] == "" || d.Annotations[releaseAnnotation] == "" {
+		return false, nil
+	}
+	x.layer = n
+	r := &rangeReader{x: x, e: src.endpoints[src.at], d: d}
+	err = r.read(ctx)
+	var own *Error
+	if errors.As(err, &own) && own.Code != Unreachable && own.Code != Truncated || ctx.Err() != nil {
+		return true, err
+	}
+	if err != nil {
+		x.img.opts.Log(fmt.Sprintf("layer %d is read whole: %v", n+1, err))
+		return false, nil
+	}
+	x.over.next()
+	return true, nil
+}
+
+// rangeReader reads files out of one layer.
+type rangeReader struct {
+	x *extraction
+	e *endpoint
+	d v1.Descriptor
+}
+
+func (r *rangeReader) read(ctx context.Context) error {
+	t, err := r.table(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range t.links {
+		name, err := cleanName(l.Name, r.x.img.opts.Limits)
+		if err != nil {
+			return err
+		}
+		if c := r.x.sel.classify(name, true); c != nothing {
+			r.x.links[name] = link{layer: r.x.layer, target: l.LinkName, class: c}
+		}
+	}
+	for i, f := range t.files {
+		name, err := cleanName(f.name, r.x.img.opts.Limits)
+		if err != nil {
+			return err
+		}
+		t.files[i].name = name
+		r.x.over.file(name)
+		r.x.found.file(name)
+	}
+	deps, err := r.dependencies(ctx, t)
+	if err != nil {
+		return err
+	}
+	var wanted []tocFile
+	for _, f := range t.files {
+		if r.x.sel.classify(f.name, false) == tree && deps.wants(f.name) && len(f.chunks) > 0 && f.mode&0o6000 == 0 {
+			wanted = append(wanted, f)
+		}
+	}
+	return r.fetch(ctx, wanted, func(f tocFile, content io.Reader) error {
+		return r.x.write(f.name, f.size, content, tree)
+	})
+}
+
+// table reads the footer and the table of contents, mostly in one request.
+func (r *rangeReader) table(ctx context.Context) (*toc, error) {
+	from := max(0, r.d.Size-tailGuess)
+	tail, err := r.bytes(ctx, from, r.d.Size)
+	if err != nil {
+		return nil, err
+	}
+	start, ok := tocStart(tail[max(0, len(tail)-tocFooter):])
+	if !ok || start >= r.d.Size {
+		return nil, fmt.Errorf("the layer has no table of contents")
+	}
+	if start < from {
+		head, err := r.bytes(ctx, start, from)
+		if err != nil {
+			return nil, err
+		}
+		tail, from = append(head, tail...), start
+	}
+	return parseTOC(bytes.NewReader(tail[start-from:]), r.d.Annotations[tocAnnotation], start)
+}
+
+// bytes fetches a range whole; a registry that answers with anything else does
+// not know ranges.
+func (r *rangeReader) bytes(ctx context.Context, from, to int64) ([]byte, error) {
+	if to-from > tocBytes {
+		return nil, fail(Limit, "the table of contents of %s is larger than %d bytes", r.d.Digest, tocBytes)
+	}
+	resp, err := r.e.get(ctx, "blobs/"+r.d.Digest.String(), http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusPartialContent {
+		return nil, fmt.Errorf("the registry answers no ranges (%s)", resp.Status)
+	}
+	raw := make([]byte, to-from)
+	_, err = io.ReadFull(resp.Body, raw)
+	r.x.tell(int64(len(raw)))
+	return raw, noEOF(err)
+}
+
+// wantedFiles are modules by their path in the tree; nil means all.
+type wantedFiles struct{ byPath map[string]bool }
+
+func (w wantedFiles) wants(name string) bool {
+	at, ok := moduleTree(name)
+	if !ok || w.byPath == nil {
+		return ok
+	}
+	return w.byPath[at.rest] || at.rest == "modules.dep" || at.rest == "modules.softdep"
+}
+
+// dependencies reads modules.dep and gives the wanted modules with all they
+// need. A layer without the file is read whole.
+func (r *rangeReader) dependencies(ctx context.Context, t *toc) (wantedFiles, error) {
+	var table []tocFile
+	for _, f := range t.files {
+		if at, ok := moduleTree(f.name); ok && at.rest == "modules.dep" && len(f.chunks) > 0 {
+			table = append(table, f)
+		}
+	}
+	if len(table) != 1 {
+		return wantedFiles{}, nil
+	}
+	var text []byte
+	err := r.fetch(ctx, table, func(_ tocFile, content io.Reader) (err error) {
+		text, err = readAll(content, "modules.dep", tocBytes)
+		return err
+	})
+	want := map[string]bool{}
+	for _, m := range r.x.sel.want.Modules {
+		want[module.Normalize(m)] = true
+	}
+	files := wantedFiles{byPath: map[string]bool{}}
+	for _, line := range strings.Split(string(text), "\n") {
+		file, deps, ok := strings.Cut(line, ":")
+		if ok && want[module.NameOf(path.Base(file))] {
+			files.byPath[file] = true
+			for _, d := range strings.Fields(deps) {
+				files.byPath[d] = true
+			}
+		}
+	}
+	return files, err
+}
+
+// fetch reads files, neighbours in one request, and hands each to f.
+func (r *rangeReader) fetch(ctx context.Context, files []tocFile, f func(tocFile, io.Reader) error) error {
+	sort.Slice(files, func(i, j int) bool { return files[i].from() < files[j].from() })
+	for len(files) > 0 {
+		n := 1
+		for n < len(files) && files[n].from()-files[n-1].to() <= gapBytes {
+			n++
+		}
+		if err := r.fetchGroup(ctx, files[:n], f); err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+	return nil
+}
+
+func (r *rangeReader) fetchGroup(ctx context.Context, files []tocFile, f func(tocFile, io.Reader) error) error {
+	part := r.d
+	part.Size = files[len(files)-1].to()
+	body := &blobReader{ctx: ctx, e: r.e, d: part, offset: files[0].from()}
+	if err := body.connect(); err != nil {
+		return err
+	}
+	defer body.Close()
+	counted := &rawReader{src: body, sum: sha256.New(), want: r.d.Size, tell: r.x.tell}
+	at := files[0].from()
+	for _, file := range files {
+		if _, err := io.CopyN(io.Discard, counted, file.from()-at); err != nil {
+			return noEOF(err)
+		}
+		c := &chunkReader{body: counted, file: file}
+		if err := f(file, c); err != nil {
+			return err
+		}
+		if err := c.rest(); err != nil {
+			return err
+		}
+		at = file.to()
+	}
+	return nil
+}
+
+// chunkReader gives the content of one file, each chunk verified by its digest
+// before the next is begun.
+type chunkReader struct {
+	body   io.Reader
+	file   tocFile
+	next   int
+	packed *io.LimitedReader
+	plain  io.Reader
+	sum    hash.Hash
+	left   int64
+}
+
+func (c *chunkReader) Read(p []byte) (int, error) {
+	for c.left == 0 {
+		if err := c.rest(); err != nil {
+			return 0, err
+		}
+		if c.next == len(c.file.chunks) {
+			return 0, io.EOF
+		}
+		if err := c.open(c.file.chunks[c.next]); err != nil {
+			return 0, err
+		}
+		c.next++
+	}
+	n, err := c.plain.Read(p[:min(int64(len(p)), c.left)])
+	c.sum.Write(p[:n])
+	if c.left -= int64(n); c.left == 0 {
+		want := c.file.chunks[c.next-1].digest
+		if got := fmt.Sprintf("sha256:%x", c.sum.Sum(nil)); got != want {
+			return n, fail(DigestMismatch, "%s is not what the table of contents promises: wanted %s, got %s", c.file.name, want, got)
+		}
+		return n, nil
+	}
+	return n, noEOF(err)
+}
+
+func (c *chunkReader) open(ch tocChunk) error {
+	c.packed = &io.LimitedReader{R: c.body, N: ch.to - ch.from}
+	z, err := gzip.NewReader(c.packed)
+	if err != nil {
+		return noEOF(err)
+	}
+	z.Multistream(false)
+	c.plain, c.sum, c.left = z, sha256.New(), ch.size
+	return nil
+}
+
+// rest passes over what lies between the end of a chunk's content and the next
+// chunk: padding and the next header.
+func (c *chunkReader) rest() error {
+	if c.packed == nil {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, c.packed)
+	c.packed = nil
+	return err
+}
