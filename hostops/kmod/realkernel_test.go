@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -244,12 +245,12 @@ func BenchmarkNearMisses(b *testing.B) {
 	}
 }
 
-// All symbol versions out of the kernel's 4,000 module files.
+// All symbol versions out of the kernel's 4,000 module files, without its image.
 func BenchmarkHarvest(b *testing.B) {
 	rel, n := stockKernel(b)
 	before := processorTime(b)
 	for b.Loop() {
-		k, err := kmod.OpenKernel(n, rel.Release, "")
+		k, err := kmod.OpenKernel(n, "without-image", "/lib/modules/"+rel.Release)
 		require.NoError(b, err)
 		if k.Symbols.Len() < 10000 {
 			b.Fatal("too few symbols")
@@ -265,12 +266,26 @@ func BenchmarkHarvest(b *testing.B) {
 func BenchmarkHarvestCached(b *testing.B) {
 	rel, n := stockKernel(b)
 	dir := b.TempDir()
+	k, err := kmod.OpenKernel(n, rel.Release, "", kmod.WithCache(dir))
+	require.NoError(b, err)
+	k.Symbols.Len()
 	for b.Loop() {
 		k, err := kmod.OpenKernel(n, rel.Release, "", kmod.WithCache(dir))
 		require.NoError(b, err)
 		if k.Symbols.Len() < 10000 {
 			b.Fatal("too few symbols")
 		}
+	}
+}
+
+// What vmlinux exports, out of the image that boots.
+func BenchmarkKernelImage(b *testing.B) {
+	rel, _ := stockKernel(b)
+	image, err := os.ReadFile(rel.Vmlinuz())
+	require.NoError(b, err)
+	for b.Loop() {
+		_, err := kmod.ReadKernelImage(bytes.NewReader(image))
+		require.NoError(b, err)
 	}
 }
 
