@@ -2,6 +2,8 @@ package hostops
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"os"
@@ -74,6 +76,9 @@ func (k *simKernel) LoadModule(file *os.File, params string) error {
 			return unix.ENOMEM
 		}
 	}
+	if note := buildNote(info.BuildID); note != nil {
+		_ = k.n.WriteFile(dir+"/notes/.note.gnu.build-id", note, 0o444)
+	}
 	for _, p := range strings.Fields(params) {
 		if name, value, ok := strings.Cut(p, "="); ok {
 			_ = k.n.WriteFile(dir+"/parameters/"+name, []byte(strings.Trim(value, `"`)+"\n"), 0o644)
@@ -86,6 +91,19 @@ func (k *simKernel) LoadModule(file *os.File, params string) error {
 	}
 	k.bindAll(info)
 	return nil
+}
+
+// buildNote is a build id as the kernel shows it: an ELF note of the name "GNU"
+// and type 3, little endian; nil for none.
+func buildNote(id string) []byte {
+	desc, err := hex.DecodeString(id)
+	if err != nil || len(desc) == 0 {
+		return nil
+	}
+	note := binary.LittleEndian.AppendUint32(nil, 4)
+	note = binary.LittleEndian.AppendUint32(note, uint32(len(desc)))
+	note = binary.LittleEndian.AppendUint32(note, 3)
+	return append(append(note, "GNU\x00"...), desc...)
 }
 
 // bindAll binds every unbound function that the module's aliases have, as the

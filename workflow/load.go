@@ -13,11 +13,12 @@ import (
 	"fitout/workflow/finding"
 	"fitout/workflow/judge"
 	"fitout/workflow/plan"
+	"fitout/workflow/run"
 )
 
 // load adds the steps that make the devices work on the running kernel: lay the
 // files out, set the firmware path, take the old driver away, load, bind, check.
-func (b *builder) load(c choice, d *plan.Driver) (err error) {
+func (b *builder) load(c choice, d *plan.Driver) error {
 	release := b.s.Running()
 	j, inv := c.examined.judgement(release), c.examined.Inventories[release]
 	store := c.examined.Stores[release]
@@ -42,9 +43,11 @@ func (b *builder) load(c choice, d *plan.Driver) (err error) {
 	if len(fw) > 0 {
 		b.add("firmware", &kmod.SetFirmwarePath{Dir: volatileFirmware})
 	}
-	if d.Replaced, err = b.swap(c); err != nil {
+	leaving, err := b.swap(c)
+	if err != nil {
 		return err
 	}
+	d.Replaced = b.replaced(d.Name, leaving)
 	b.add("load", load)
 	b.bind(c, d, inv, j)
 	return nil
@@ -97,6 +100,18 @@ func (b *builder) swap(c choice) ([]string, error) {
 	}
 	b.add("unload", &kmod.UnloadModules{Names: leaving})
 	return leaving, nil
+}
+
+// replaced are the modules that come back when the driver is removed: those that
+// were there before fitout first loaded it, not an older build of its own.
+func (b *builder) replaced(driver string, leaving []string) []string {
+	records, _ := run.Installed(b.e.Node, b.s.Host.StateDir)
+	for _, r := range records {
+		if r.Driver.Name == driver {
+			return r.Driver.Replaced
+		}
+	}
+	return leaving
 }
 
 // alreadyOurs says that the loaded module is the very build of the image.
