@@ -14,9 +14,10 @@ import (
 const (
 	patience = 90 * time.Second
 	runTime  = 5 * time.Minute
-	// pause is between a page's appearance and the first key: the wizard is
-	// deaf for a moment, so that no key goes to a page that was not seen.
-	pause = 1500 * time.Millisecond
+	// pause is how long a page must be still before keys are typed: under
+	// emulation it is drawn bit by bit, and the wizard is deaf for a moment, so
+	// that no key goes to a page that was not seen.
+	pause = time.Second
 )
 
 // sees waits for a text on the screen, and holds that the screen is fit for a
@@ -24,6 +25,7 @@ const (
 func (n node) sees(text string, limit time.Duration) {
 	n.t.Helper()
 	require.NoError(n.t, n.Console.WaitFor(text, limit))
+	n.Console.Settle(pause, 3*pause)
 	for _, line := range n.Console.Screen() {
 		require.False(n.t, strings.ContainsFunc(line, func(r rune) bool { return r > 126 }), "not ASCII: %q", line)
 	}
@@ -32,7 +34,6 @@ func (n node) sees(text string, limit time.Duration) {
 // types sends keys to the page that is on the screen.
 func (n node) types(keys string) {
 	n.t.Helper()
-	time.Sleep(pause)
 	require.NoError(n.t, n.Console.Type(keys))
 }
 

@@ -40,13 +40,14 @@ const (
 // Licence is the text that the images carry.
 const Licence = `These kernel modules are part of the Linux kernel as Debian builds it.
 
-They are free software: you can redistribute them and modify them under the
-terms of the GNU General Public License, version 2, as published by the Free
-Software Foundation.
+They are free software: you can redistribute them and modify them under
+the terms of the GNU General Public License, version 2, as published by
+the Free Software Foundation.
 
-They are distributed in the hope that they will be useful, but WITHOUT ANY
-WARRANTY; without even the implied warranty of MERCHANTABILITY or FITNESS FOR A
-PARTICULAR PURPOSE. See the GNU General Public License for more details.
+They are distributed in the hope that they will be useful, but WITHOUT
+ANY WARRANTY; without even the implied warranty of MERCHANTABILITY or
+FITNESS FOR A PARTICULAR PURPOSE. See the GNU General Public License for
+more details.
 `
 
 // LicenceDigest names the text of [Licence] in an answers file.

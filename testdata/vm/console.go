@@ -172,6 +172,24 @@ func (c *Console) WaitUntil(what string, limit time.Duration, ok func(screen str
 	}
 }
 
+// Settle waits until nothing was written for a while: a screen has been drawn to
+// its end. It gives up after the limit, for screens that never rest.
+func (c *Console) Settle(quiet, limit time.Duration) {
+	timeout := time.After(limit)
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(quiet):
+			return
+		case <-timeout:
+			return
+		}
+	}
+}
+
 // tail keeps the end of what a program wrote.
 type tail struct {
 	mu  sync.Mutex

@@ -1,0 +1,95 @@
+package debian
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Headers returns the directory to build modules for a kernel release in
+// (make -C DIR M=…): Debian's headers and build programs, extracted once, so
+// that nothing is installed on this machine. The programs themselves, gcc and
+// make, have to be here.
+func Headers(release string) (string, error) {
+	all, err := CacheDir("headers")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(all, release)
+	build := filepath.Join(dir, "usr/src/linux-headers-"+release)
+	unlock, err := Lock("headers-" + release)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(build); err == nil {
+		return build, nil
+	}
+	tmp, err := os.MkdirTemp(all, ".new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := extractHeaders(tmp, dir, release); err != nil {
+		return "", fmt.Errorf("laying out the headers of kernel %s: %w", release, err)
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", err
+	}
+	return build, os.Rename(tmp, dir)
+}
+
+// extractHeaders extracts the headers and what they need to be built with, and
+// makes them refer to the place where they will be.
+func extractHeaders(tmp, dir, release string) error {
+	deb, err := Download("linux-headers-" + release)
+	if err != nil {
+		return err
+	}
+	depends, err := run("", "dpkg-deb", "-f", deb, "Depends")
+	if err != nil {
+		return err
+	}
+	debs := []string{deb}
+	for dep := range strings.SplitSeq(depends, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(dep), " ")
+		if !strings.HasPrefix(name, "linux-headers-") && !strings.HasPrefix(name, "linux-kbuild-") {
+			continue
+		}
+		d, err := Download(name)
+		if err != nil {
+			return err
+		}
+		debs = append(debs, d)
+	}
+	for _, d := range debs {
+		if _, err := run("", "dpkg-deb", "-x", d, tmp); err != nil {
+			return err
+		}
+	}
+	build := filepath.Join(tmp, "usr/src/linux-headers-"+release)
+	// Without vmlinux no type information is made, which would take pahole.
+	if err := os.Remove(filepath.Join(build, "vmlinux")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(build, "Makefile"))
+	if err != nil {
+		return err
+	}
+	text = bytes.ReplaceAll(text, []byte(" /usr/src/"), []byte(" "+dir+"/usr/src/"))
+	return os.WriteFile(filepath.Join(build, "Makefile"), text, 0o644)
+}
+
+// SignFile is the kernel's own program that signs modules, of a release's
+// headers: HASH KEY CERTIFICATE MODULE [DESTINATION].
+func SignFile(release string) (string, error) {
+	build, err := Headers(release)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(build, "scripts/sign-file"), nil
+}
