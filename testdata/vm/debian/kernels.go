@@ -75,6 +75,22 @@ func (k Kernel) Depends(name string) ([]string, error) {
 	return nil, nil
 }
 
+// Aliases returns the modalias patterns of a module, as modules.alias has them.
+func (k Kernel) Aliases(name string) ([]string, error) {
+	table, err := os.ReadFile(filepath.Join(k.Modules(), "modules.alias"))
+	if err != nil {
+		return nil, err
+	}
+	var patterns []string
+	for line := range strings.Lines(string(table)) {
+		// alias PATTERN MODULE
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "alias" && f[2] == strings.ReplaceAll(name, "-", "_") {
+			patterns = append(patterns, f[1])
+		}
+	}
+	return patterns, nil
+}
+
 // moduleName is the module's name, from the path of its file.
 func moduleName(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".ko")

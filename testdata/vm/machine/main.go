@@ -157,6 +157,13 @@ func (o options) offer(cfg *vm.Config, work string) (stop func(), err error) {
 	}
 	name := "demo-" + strings.ReplaceAll(o.remove[0], "_", "-")
 	entry := images.Entry{Name: name, Title: "Driver " + o.remove[0] + ", from an image", Modules: o.remove, Licence: name}
+	for _, module := range o.remove {
+		patterns, err := cfg.Kernel.Aliases(module)
+		if err != nil {
+			return nil, err
+		}
+		entry.Match = append(entry.Match, patterns...)
+	}
 	if o.archive {
 		stick := filepath.Join(work, "stick")
 		if err := os.Mkdir(stick, 0o755); err != nil {
