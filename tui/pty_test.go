@@ -94,7 +94,7 @@ func (c *console) read() {
 	defer close(c.unread)
 	buf := make([]byte, 4096)
 	for !c.deaf.Load() {
-		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(c.master.Fd()), Events: unix.POLLIN}}, 20); n == 0 {
+		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(c.master.Fd()), Events: unix.POLLIN}}, 20); n <= 0 {
 			continue
 		}
 		n, err := c.master.Read(buf)

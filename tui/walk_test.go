@@ -1,16 +1,19 @@
 package tui
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	tea "github.com/charmbracelet/bubbletea"
 	"github.com/stretchr/testify/require"
 
 	"fitout/tui/internal/fake"
 	"fitout/tui/pages"
 	"fitout/workflow"
 	"fitout/workflow/answers"
+	"fitout/workflow/journal"
 )
 
 func TestWalkFromHardwareToResult(t *testing.T) {
@@ -288,4 +291,84 @@ func TestThreeHundredDevicesAreAllReachable(t *testing.T) {
 func TestListOpensOnThePreselectedEntry(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Many(60); e.Want(45) })
 	h.sees("> [x]  1x card-045")
+}
+
+func TestFailureAtEveryStepFitsAPlainTerminal(t *testing.T) {
+	for step := 1; step <= 6; step++ {
+		for _, undone := range []bool{true, false} {
+			h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Play = fake.FailAt(step, undone) })
+			h.keys("n", "enter", "accept", "enter", "enter", "enter", "run", "enter")
+			h.wait(3e9)
+			h.on(fmt.Sprintf("FAILED at step %d of 6", step)).sees("EKEYREJECTED", "q  quit and leave it like this")
+			fits(t, h.view(), basic, 80, 24)
+		}
+	}
+}
+
+func TestPasteThatIsTooLongIsSaid(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	h.keys("n", "c")
+	h.press(tea.KeyMsg{Type: tea.KeyRunes, Paste: true, Runes: []rune(strings.Repeat("registry/", 600) + "\n")})
+	h.sees("too long: only the first 512 characters were taken").on("3/7 Image > other image")
+}
+
+func TestWhatTheKernelSaidIsOnTheResultPage(t *testing.T) {
+	lines := pages.DeviceLines(79, journal.DeviceResult{Address: "0000:17:00.0", Name: "NVIDIA H100", Driver: "nvidia", Want: "nvidia",
+		Text: "bound, and the kernel log is not clean", Log: []string{"nvidia 0000:17:00.0: firmware\tmissing\x1b[2J"}})
+	require.Equal(t, "      | nvidia 0000:17:00.0: firmware    missing^[[2J", lines[2])
+	require.Contains(t, lines[0], "NOT 0000:17:00.0")
+}
+
+func TestSecretShowsOnlyDots(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	h.keys("n", "c", "down", "down")
+	h.press(tea.KeyMsg{Type: tea.KeyRunes, Paste: true, Runes: []rune("hunter2!\n")})
+	h.sees("[********_")
+	require.NotContains(t, h.view(), "hunter2")
+}
+
+func TestFilterFindsByNumberDriverAndState(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	for want, row := range map[string]string{"15b3": "ConnectX-7", "i40e": "X710", "wrong dr": "H100", "MEGARAID": "Broadcom"} {
+		h.keys("/", "ctrl+u", want, "enter").sees(row, "1/1").keys("b")
+	}
+	h.keys("/", "no such thing", "enter").sees("No device matches").keys("b").sees("1/5")
+}
+
+func TestOneCardOfSeveralCanBeLeftAlone(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	h.keys("enter", "down", "space").sees("This card is left alone", "[ ]  0000:18:00.0").keys("up", "space").sees("That would leave all of them alone")
+	h.keys("b", "n", "enter", "accept", "enter", "enter", "enter").on("6/7")
+	a := h.m.c.Choices.Answers()
+	require.True(t, a.NodeBound)
+	require.Equal(t, []string{"0000:18:00.0"}, a.Devices[0].Except.Slots)
+}
+
+func TestRunningLogIsFrozenSearchedAndFollowed(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Play, e.Stays = fake.Vanish, true })
+	h.keys("n", "enter", "accept", "enter", "enter", "enter", "run", "enter").on("7/7 Running").sees("65%", "270 MB of 412 MB")
+	h.keys("f").sees("stands still").keys("f").keys("l").sees("layer 12 of 12", "follows the end")
+	h.keys("/", "layer 3", "enter").sees("layer 3 of 12").keys("end").sees("follows the end").keys("b").on("7/7")
+	h.keys("b").sees("A run cannot be left backwards").keys("q").sees("q once more leaves it").keys("q")
+	require.True(t, h.quit)
+	require.Contains(t, h.m.result().Text[0], "fitout attach 2026-1130-01")
+	require.Equal(t, "2026-1130-01", h.m.result().Run)
+}
+
+func TestLicenceIsSavedToAFile(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	path := t.TempDir() + "/licence.txt"
+	h.keys("n", "enter", "s", "ctrl+u", path, "enter").sees("Saved as")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, fake.LicenceText, string(data))
+	h.keys("/", "end of terms", "enter").sees("END OF TERMS", "(100%)")
+}
+
+func TestBusyIsShownAndCanBeGivenUp(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	h.m.start(pages.Work{Label: "reading the registry", Do: nil})
+	h.m.beat(jobTick{h.m.jobs})
+	h.sees("Working: reading the registry", "Esc gives up")
+	h.keys("n").on("1/7").keys("esc").sees("Given up: nothing was changed.").keys("n").on("3/7")
 }

@@ -133,8 +133,7 @@ func TestWriterReturnsOnceItIsAbandoned(t *testing.T) {
 		_, err := w.Write(make([]byte, 1<<20))
 		done <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
-	require.True(t, w.Stuck())
+	require.Eventually(t, w.Stuck, 5*time.Second, 10*time.Millisecond)
 	w.Abandon()
 	select {
 	case err := <-done:

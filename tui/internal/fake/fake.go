@@ -45,6 +45,8 @@ type Engine struct {
 	Play func(w *journal.Writer, p *plan.Plan)
 	// AtOnce plays a run to its end before Start returns.
 	AtOnce bool
+	// Stays keeps the runner of a run that was played at once alive.
+	Stays bool
 	// Now is the clock of journals; nil: the real one.
 	Now func() time.Time
 	// Past are the runs of the history.
@@ -174,7 +176,9 @@ func (e *Engine) write(id string, p *plan.Plan) error {
 	}
 	if e.AtOnce {
 		play(w, p)
-		e.running = ""
+		if !e.Stays {
+			e.running = ""
+		}
 		return w.Close()
 	}
 	go func() {
