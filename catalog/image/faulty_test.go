@@ -177,3 +177,9 @@ func connectProxy(t testing.TB, to, answer string) (string, *[]string) {
 func pemText(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
+
+func rootWith(t testing.TB, name, text string) string {
+	root := t.TempDir()
+	write(t, root, name, text)
+	return root
+}

@@ -32,7 +32,7 @@ type layerReader struct {
 	lim   Limits
 	raw   *rawReader
 	plain io.Reader
-	sum   hash.Hash
+	sum   *sideSum
 	size  int64
 	packd bool
 	stop  func()
@@ -73,7 +73,7 @@ func (img *Image) openLayer(ctx context.Context, n int, tell func(int64)) (*laye
 	if err != nil {
 		return nil, err
 	}
-	l := &layerReader{n: n, desc: desc, lim: img.opts.Limits, sum: sha256.New(), stop: func() {},
+	l := &layerReader{n: n, desc: desc, lim: img.opts.Limits, sum: newSideSum(), stop: func() {},
 		raw: &rawReader{src: src, sum: sha256.New(), want: desc.Size, tell: tell}}
 	if n < len(img.config.RootFS.DiffIDs) {
 		l.diff = img.config.RootFS.DiffIDs[n]
@@ -143,9 +143,9 @@ func (l *layerReader) finish() error {
 	if err := l.finishRaw(); err != nil {
 		return err
 	}
-	if l.diff.Hex != "" && hex.EncodeToString(l.sum.Sum(nil)) != l.diff.Hex {
+	if sum := l.sum.end(); l.diff.Hex != "" && hex.EncodeToString(sum) != l.diff.Hex {
 		return fail(DigestMismatch, "%s unpacks to other bytes than the image's configuration promises: wanted %s, got sha256:%x",
-			l.name(), l.diff, l.sum.Sum(nil))
+			l.name(), l.diff, sum)
 	}
 	return nil
 }
@@ -203,5 +203,6 @@ func (l *layerReader) truncated() error {
 // Close releases the source and the decoder.
 func (l *layerReader) Close() error {
 	l.stop()
+	l.sum.end()
 	return l.raw.src.Close()
 }

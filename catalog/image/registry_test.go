@@ -304,6 +304,9 @@ func TestUntrustedCertificateIsTheHeadline(t *testing.T) {
 	require.Contains(t, e.Hint, "/etc/containers/certs.d/"+f.host()+"/ca.crt")
 	require.Empty(t, f.requests)
 
+	_, err = openAt(t, ref, Options{Root: rootWith(t, "etc/containers/registries.conf", "[[registry]]\nlocation = \""+f.host()+"\"\ninsecure = true\n")})
+	require.NoError(t, err, "insecure in registries.conf means an untrusted certificate too")
+
 	old := func() time.Time { return time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC) }
 	_, err = openAt(t, ref, Options{Root: f.root(nil), Now: old})
 	require.Equal(t, ClockSkew, CodeOf(err), "%v", err)
