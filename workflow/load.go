@@ -1,16 +1,16 @@
 package workflow
 
 import (
+	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"fitout/catalog/image"
 	"fitout/catalog/module"
 	"fitout/hostops/host"
 	"fitout/hostops/kmod"
-	"fitout/hostops/node"
 	"fitout/workflow/actions"
-	"fitout/workflow/finding"
 	"fitout/workflow/judge"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
@@ -39,9 +39,13 @@ func (b *builder) load(c choice, d *plan.Driver) error {
 	for _, f := range fw {
 		stage.Other = append(stage.Other, actions.File{From: path.Join(store, f.Path), To: path.Join(volatileFirmware, f.Name)})
 	}
+	merged, err := b.mergeFirmware(stage, len(fw) > 0)
+	if err != nil {
+		return err
+	}
 	b.add("stage", stage)
 	if len(fw) > 0 {
-		b.add("firmware", &kmod.SetFirmwarePath{Dir: volatileFirmware})
+		b.add("firmware", &kmod.SetFirmwarePath{Dir: volatileFirmware, Merged: merged})
 	}
 	leaving, err := b.swap(c)
 	if err != nil {
@@ -51,6 +55,35 @@ func (b *builder) load(c choice, d *plan.Driver) error {
 	b.add("load", load)
 	b.bind(c, d, inv, j)
 	return nil
+}
+
+// mergeFirmware lays the files of the directory that the kernel looks into now
+// out beside ours: it knows only one. It returns that directory, "" for none.
+func (b *builder) mergeFirmware(stage *actions.Stage, wanted bool) (string, error) {
+	n := b.e.Node
+	now, err := kmod.FirmwarePath(n)
+	if err != nil || !wanted || now == "" || now == volatileFirmware {
+		return "", nil // without the parameter the step itself says why
+	}
+	err = filepath.WalkDir(n.Path(now), func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		rel, err := filepath.Rel(n.Path(now), p)
+		if err != nil {
+			return err
+		}
+		to := path.Join(volatileFirmware, rel)
+		if !slices.ContainsFunc(stage.Other, func(f actions.File) bool { return f.To == to }) {
+			stage.Other = append(stage.Other, actions.File{From: path.Join(now, rel), To: to})
+		}
+		return nil
+	})
+	if err != nil {
+		return "", stopf(ExitForbidden, "firmware-missing", "look at /sys/module/firmware_class/parameters/path",
+			"the kernel looks for firmware in %s, which cannot be read: %v", now, err)
+	}
+	return now, nil
 }
 
 // firmware lists the image's files that the modules to be loaded may ask for.
@@ -120,42 +153,6 @@ func (b *builder) alreadyOurs(c choice, name string) bool {
 	return slices.ContainsFunc(j.Load, func(l judge.Load) bool { return l.Module == name && l.Loaded })
 }
 
-// lifelines looks at what hangs on the devices of modules that would go: what
-// the node lives on blocks; the session's network and other users are risks.
-func (b *builder) lifelines(names []string) error {
-	lines, err := node.Lifelines(b.e.Node)
-	if err != nil {
-		return stopf(ExitForbidden, "lifeline", "", "cannot tell what the node lives on: %v", err)
-	}
-	for _, d := range b.s.Devices {
-		if !slices.Contains(names, module.Normalize(d.Module)) && !slices.Contains(names, module.Normalize(d.Driver)) {
-			continue
-		}
-		for _, l := range lines {
-			if l.Address != d.Address {
-				continue
-			}
-			f := finding.New("lifeline", d.Address, d.Driver, l.Path)
-			if l.Kind == "session-network" || l.Kind == "default-route" || l.Kind == "registry" {
-				f.Severity, f.Risk = finding.Risk, "session-network"
-			}
-			b.note([]finding.Finding{f}, true)
-		}
-		uses, err := node.Users(b.e.Node, d.Address, names)
-		if err != nil {
-			continue
-		}
-		for _, u := range uses {
-			if u.Kind == "module" {
-				continue // holders are unloaded first, or refuse by themselves
-			}
-			f := finding.New("in-use", d.Address, u.Text)
-			b.note([]finding.Finding{f}, true)
-		}
-	}
-	return nil
-}
-
 // bind adds the steps that give the devices to the driver and check them.
 func (b *builder) bind(c choice, d *plan.Driver, inv *image.Inventory, j *judge.Judgement) {
 	v := &actions.Verify{Driver: d.Name, Window: verifyWindow}
@@ -168,7 +165,7 @@ func (b *builder) bind(c choice, d *plan.Driver, inv *image.Inventory, j *judge.
 		}
 		byModule[m.Info.Name] = append(byModule[m.Info.Name], dev.Address)
 		v.Devices = append(v.Devices, actions.VerifyDevice{Address: dev.Address, Name: displayName(dev.Device),
-			Module: m.Info.Name, Srcversion: m.Info.Srcversion, Version: m.Info.Version})
+			Module: m.Info.Name, Srcversion: m.Info.Srcversion, BuildID: m.Info.BuildID, Version: m.Info.Version})
 	}
 	for name, addrs := range byModule {
 		b.add("bind", &kmod.BindDevices{Addresses: addrs, Driver: name})
@@ -223,23 +220,4 @@ func hostBuild(release, store string, inv *image.Inventory, loads []judge.Load, 
 		}
 	}
 	return b
-}
-
-// maintenance adds what is known of the node's maintenance state to the plan.
-func (b *builder) maintenance() {
-	m := b.s.Maintenance
-	switch m.State {
-	case "in-maintenance", "not-a-cluster-node":
-		return
-	case "upgrading":
-		b.note([]finding.Finding{finding.New("upgrade-running", m.Why)}, true)
-		return
-	case "cordoned":
-		if m.Cluster != "harvester" {
-			return
-		}
-	}
-	f := finding.New("not-in-maintenance", m.Why)
-	f.Evidence = m.Evidence
-	b.note([]finding.Finding{f}, true)
 }

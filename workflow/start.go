@@ -10,6 +10,7 @@ import (
 	"fitout/hostops"
 	"fitout/hostops/host"
 	"fitout/hostops/kmod"
+	"fitout/hostops/node"
 	"fitout/workflow/actions"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
@@ -30,6 +31,7 @@ func Kinds() plan.Kinds {
 		"set-firmware-path": func() hostops.Action { return &kmod.SetFirmwarePath{} },
 	}
 	maps.Copy(k, run.Kinds())
+	maps.Copy(k, node.Kinds())
 	for _, make := range host.Actions() {
 		k[make().Kind()] = make
 	}

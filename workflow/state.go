@@ -22,7 +22,7 @@ var noDriverClasses = []string{"06", "05", "08", "0b", "ff00"}
 // look judges devices against what the running kernel and the catalog know.
 type look struct {
 	e       *Engine
-	kernel  *kmod.Kernel // nil when the running kernel's modules are gone
+	tables  *kmod.Tables // nil when the running kernel's modules are gone
 	gone    bool
 	release string
 	records []run.Record
@@ -33,11 +33,9 @@ func (e *Engine) newLook(s *Survey) *look {
 	l := &look{e: e, loaded: map[string]kmod.LoadedModule{}}
 	if len(s.Kernels) > 0 {
 		l.release = s.Kernels[0].Release
-		k, err := kmod.OpenKernel(e.Node, l.release, s.Kernels[0].Dir)
-		if err == nil {
-			l.kernel = k
+		if l.gone = !e.Node.Exists(s.Kernels[0].Dir); !l.gone {
+			l.tables = kmod.OpenTables(e.Node, s.Kernels[0].Dir)
 		}
-		l.gone = err != nil || !e.Node.Exists(s.Kernels[0].Dir)
 	}
 	l.records, _ = run.Installed(e.Node, s.Host.StateDir)
 	if mods, err := kmod.Loaded(e.Node); err == nil {
@@ -64,9 +62,9 @@ func (l *look) device(d pci.Device) Device {
 	}
 	matches := l.e.Catalog.Match(d.Modalias)
 	var inTree []kmod.Candidate
-	if l.kernel != nil && d.Driver == "" {
-		inTree = l.kernel.Tables.Match(d.Modalias)
-		dev.NearMisses = l.kernel.Tables.NearMisses(d.Modalias)
+	if l.tables != nil && d.Driver == "" {
+		inTree = l.tables.Match(d.Modalias)
+		dev.NearMisses = l.tables.NearMisses(d.Modalias)
 	}
 	for _, c := range inTree {
 		dev.Candidates = append(dev.Candidates, Candidate{Module: c.Module, Source: "in-tree"})

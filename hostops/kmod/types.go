@@ -130,6 +130,9 @@ func (r *Refusal) Hung() bool { return r.Code == "init-hung" || r.Code == "init-
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
+// FindingCode is the stable code of the reason.
+func (r *Refusal) FindingCode() string { return r.Code }
+
 // LoadedModule is a line of /proc/modules with what sysfs adds.
 type LoadedModule struct {
 	Name       string

@@ -30,6 +30,9 @@ type Fetch struct {
 // Kind implements hostops.Action.
 func (*Fetch) Kind() string { return "fetch-image" }
 
+// Source is where the image comes from.
+func (f *Fetch) Source() string { return f.Reference }
+
 // Describe implements hostops.Action.
 func (f *Fetch) Describe() hostops.Description {
 	d := hostops.Description{

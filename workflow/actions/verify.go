@@ -28,7 +28,7 @@ type Verify struct {
 // VerifyDevice is one device and what should drive it. Module may bind through
 // a driver of another name; what counts is the module behind it.
 type VerifyDevice struct {
-	Address, Name, Module, Srcversion, Version string
+	Address, Name, Module, Srcversion, BuildID, Version string
 }
 
 // Kind implements hostops.Action.
@@ -148,9 +148,33 @@ func Measure(n *hostops.Node, want VerifyDevice) journal.DeviceResult {
 			return r
 		}
 	}
+	if other := otherBuild(n, mod, want); other != "" {
+		no := false
+		r.SrcversionMatches = &no
+		r.Text = fmt.Sprintf("%s is bound to %s, but the loaded module is another build (build id %s, staged %s)", want.Address, r.Driver, other, want.BuildID)
+		return r
+	}
 	r.OK = true
 	r.Text = strings.TrimSpace(fmt.Sprintf("%s is bound to %s %s", want.Address, r.Driver, r.Version))
 	return r
+}
+
+// otherBuild is the build id of the loaded module when it is not the staged one;
+// modules without a srcversion are told apart by it.
+func otherBuild(n *hostops.Node, mod string, want VerifyDevice) string {
+	if want.Srcversion != "" || want.BuildID == "" {
+		return ""
+	}
+	loaded, err := kmod.Loaded(n)
+	if err != nil {
+		return ""
+	}
+	for _, m := range loaded {
+		if m.Name == mod && m.BuildID != "" && m.BuildID != want.BuildID {
+			return m.BuildID
+		}
+	}
+	return ""
 }
 
 // badWords mark a kernel line about a device as "does not work". They are
