@@ -78,7 +78,7 @@ func byLine(t *testing.T, change func(*fake.Engine)) *answers.Answers {
 	master, slave, err := pty.Open()
 	require.NoError(t, err)
 	defer master.Close()
-	defer slave.Close()
+	// The slave stays open: line mode's reader may be waiting on it still.
 	path := filepath.Join(t.TempDir(), "answers.yaml")
 	done := make(chan error, 1)
 	go func() {

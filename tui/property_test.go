@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
@@ -116,6 +117,22 @@ func onward(h *harness, r *rand.Rand) string {
 		return []string{"run", "enter"}[r.Intn(2)]
 	}
 	return "enter"
+}
+
+// TestAnySizeIsDrawn resizes to sizes no terminal should have.
+func TestAnySizeIsDrawn(t *testing.T) {
+	for _, s := range screens {
+		for _, p := range []term.Profile{basic, rich} {
+			h := newHarness(t, p, 80, 24, s.change)
+			h.keys(s.keys...)
+			r := rand.New(rand.NewSource(7))
+			for range 40 {
+				w, hgt := r.Intn(50), r.Intn(20)
+				h.send(tea.WindowSizeMsg{Width: w, Height: hgt})
+				fits(t, h.view(), p, max(w, 2), max(hgt, 2))
+			}
+		}
+	}
 }
 
 // wordOf says that the plan page holds the whole word.

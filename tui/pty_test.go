@@ -84,6 +84,9 @@ func open(t *testing.T, s start) *console {
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		<-c.done
+		if c.deaf.Store(true); !s.unread {
+			<-c.unread
+		}
 		master.Close()
 		slave.Close()
 	})

@@ -156,7 +156,7 @@ func (m *model) key(k tea.KeyMsg) tea.Cmd {
 		return cmd
 	}
 	_, acts := top.(pages.Acts)
-	if m.c.Now().Sub(m.shown) < deaf && (acts || pages.Means(k) == pages.Go) {
+	if m.c.Now().Sub(m.shown) < deaf && (acts || (pages.Means(k) == pages.Go && !top.Typing())) {
 		return nil
 	}
 	if m.job != nil {

@@ -130,7 +130,8 @@ func (k *Kind) Chosen() *Offer {
 }
 
 // Recommended is the index of the offer to recommend, -1 for none, and the rule
-// in words. Only images that were read are judged.
+// in words. Only images that were read are judged, and where several entries fit
+// a device equally well only a person can choose.
 func (k *Kind) Recommended() (int, string) {
 	for _, rule := range []struct {
 		text string
@@ -140,7 +141,7 @@ func (k *Kind) Recommended() (int, string) {
 		{"the newest image that is OK on the running kernel", func(e *workflow.Examined) bool { return okOn(e, 1) }},
 	} {
 		for i, o := range k.Offers {
-			if o.Examined != nil && len(o.Examined.Judgements) > 0 && rule.fits(o.Examined) {
+			if !o.Ambiguous && o.Examined != nil && len(o.Examined.Judgements) > 0 && rule.fits(o.Examined) {
 				return i, rule.text
 			}
 		}

@@ -56,6 +56,15 @@ func TestRecommendedIsOKOnEveryKernelFirst(t *testing.T) {
 	require.Equal(t, -1, best)
 }
 
+func TestEntriesThatFitEquallyWellAreThePersonsChoice(t *testing.T) {
+	c, _ := start(t, nil)
+	for i := range c.Kinds[0].Offers {
+		c.Kinds[0].Offers[i].Ambiguous = true
+	}
+	best, _ := c.Kinds[0].Recommended()
+	require.Equal(t, -1, best)
+}
+
 func TestWhatIsLeftAloneIsWritten(t *testing.T) {
 	c, _ := start(t, nil)
 	c.Kinds[0].Pick = choice.Leave

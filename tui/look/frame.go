@@ -51,7 +51,7 @@ func chrome(height int) int {
 // Draw draws the frame for a screen of the given size: never wider, never
 // higher, trailing blanks left out because a slow line has to carry them.
 func (t *Theme) Draw(f Frame, width, height int) string {
-	w := min(width-margin, maxWidth)
+	w := max(min(width-margin, maxWidth), 1)
 	_, h := Inner(width, height)
 	lines := []string{t.headLine(f.Head, w)}
 	small := chrome(height) == 3
@@ -71,7 +71,7 @@ func (t *Theme) Draw(f Frame, width, height int) string {
 		lines = append(lines, rule)
 	}
 	lines = append(lines, t.keyLine(f.Keys, w))
-	if limit := height - margin; len(lines) > limit && limit > 0 {
+	if limit := max(height-margin, 1); len(lines) > limit {
 		lines = lines[:limit]
 	}
 	return strings.Join(lines, "\n")
@@ -127,7 +127,7 @@ func (t *Theme) headLine(h Head, w int) string {
 		left += sep + part
 	}
 	fill := max(w-2-Width(left)-Width(page), 1)
-	return " " + left + strings.Repeat(" ", fill) + t.Paint(Title, page)
+	return t.finish(" "+left+strings.Repeat(" ", fill)+t.Paint(Title, page), w)
 }
 
 // keyLine shows as many keys as fit; help and quit are last and stay.

@@ -65,7 +65,7 @@ func (f *Custom) key(k tea.KeyMsg) tea.Cmd {
 		f.at = max(f.at-1, 0)
 	case k.Type == tea.KeyDown || k.Type == tea.KeyTab || k.Type == tea.KeyCtrlN:
 		f.at = min(f.at+1, goLine)
-	case Means(k) == Go && k.Type != tea.KeyRight:
+	case enter(k):
 		if f.at < goLine && !(f.at == 0 && f.fields[1].String() == "") {
 			f.at++
 			return nil

@@ -113,16 +113,11 @@ func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) 
 		w.Value = nil
 		return true, nil
 	}
-	switch Means(k) {
-	case Back:
-		if k.Type == tea.KeyEsc {
-			w.Value = nil
-			return true, nil
-		}
-	case Go:
-		if k.Type == tea.KeyRight {
-			return false, nil
-		}
+	switch {
+	case k.Type == tea.KeyEsc:
+		w.Value = nil
+		return true, nil
+	case enter(k):
 		if w.String() != w.Want {
 			w.Note = "to go on, type the word " + w.Want + " and press Enter"
 			w.Value = nil

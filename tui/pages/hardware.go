@@ -90,8 +90,7 @@ func (h *Hardware) Update(msg tea.Msg) tea.Cmd {
 
 // typed takes keys while the filter is typed.
 func (h *Hardware) typed(k tea.KeyMsg) tea.Cmd {
-	switch Means(k) {
-	case Go, Field:
+	if enter(k) || Means(k) == Field {
 		h.asking = false
 		return nil
 	}

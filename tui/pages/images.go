@@ -272,6 +272,11 @@ func (p *Images) none(offers int) []string {
 	case offers == 0:
 		return []string{"The catalog has nothing for it. c takes an image reference, or a file on a USB stick."}
 	}
+	for _, o := range p.kind().Offers {
+		if o.Ambiguous {
+			return []string{"None is recommended: several entries fit equally well, and only you can choose."}
+		}
+	}
 	return []string{"None is recommended: no image is OK on the running kernel. w says why."}
 }
 

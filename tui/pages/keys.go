@@ -49,7 +49,7 @@ var KeyTable = []KeyRow{
 	{First, []string{"home", "g", "ctrl+a", "alt+<"}, "Home  g", "to the first line"},
 	{Last, []string{"end", "G", "ctrl+e", "alt+>"}, "End  G", "to the last line"},
 	{Select, []string{" "}, "Space", "select"},
-	{Go, []string{"enter", "ctrl+j", "ctrl+m", "right"}, "Enter  Right", "go on"},
+	{Go, []string{"enter", "ctrl+j", "ctrl+m", "right", "l"}, "Enter  Right  l", "go on"},
 	{Back, []string{"b", "esc", "left", "h"}, "b  Esc  Left  h", "back; answers are kept"},
 	{Field, []string{"tab", "shift+tab"}, "Tab", "to the text field and back"},
 	{Search, []string{"/"}, "/", "search or filter"},
@@ -79,6 +79,10 @@ func Means(k tea.KeyMsg) Action {
 	}
 	return meanings[k.String()]
 }
+
+// enter says that a key is Enter itself, and not another key that goes on: in
+// text fields only Enter does. Serial programs may send LF.
+func enter(k tea.KeyMsg) bool { return k.Type == tea.KeyEnter || k.Type == tea.KeyCtrlJ }
 
 // letter is the plain character of a key, 0 for others.
 func letter(k tea.KeyMsg) rune {

@@ -90,7 +90,7 @@ func (l *Licence) name(k tea.KeyMsg) tea.Cmd {
 	switch {
 	case k.Type == tea.KeyEsc:
 		l.naming = false
-	case Means(k) == Go && k.Type != tea.KeyRight:
+	case enter(k):
 		by := l.who.String()
 		if by == "" {
 			return notice("A name or a mail address belongs to the acceptance.")

@@ -170,7 +170,7 @@ func (r *Reader) typed(c *Common, k tea.KeyMsg, text string) tea.Cmd {
 			r.find = Text{}
 		}
 		r.asking = ""
-	case Means(k) == Go && k.Type != tea.KeyRight:
+	case enter(k):
 		was := r.asking
 		r.asking = ""
 		if was == "path" {

@@ -215,7 +215,7 @@ func (p *Plan) name(k tea.KeyMsg) tea.Cmd {
 	switch {
 	case k.Type == tea.KeyEsc:
 		p.named = false
-	case Means(k) == Go && k.Type != tea.KeyRight:
+	case enter(k):
 		p.named = false
 		data, err := answers.Marshal(p.plan.Answers)
 		if err != nil {
