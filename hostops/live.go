@@ -70,9 +70,9 @@ func (liveExec) Run(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	if err := cmd.Run(); err != nil {
-		return out.Bytes(), fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+		return out.kept.Bytes(), fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 	}
-	return out.Bytes(), nil
+	return out.kept.Bytes(), nil
 }
 
 func (liveExec) Look(name string) bool {
@@ -99,11 +99,12 @@ func lookPath(name string) string {
 
 // bounded keeps the first maxOutput bytes and reads on, so that the child never
 // blocks on a full pipe.
-type bounded struct{ bytes.Buffer }
+// The buffer is not embedded: its ReadFrom would take everything.
+type bounded struct{ kept bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := maxOutput - b.Len(); room > 0 {
-		b.Buffer.Write(p[:min(room, len(p))])
+	if room := maxOutput - b.kept.Len(); room > 0 {
+		b.kept.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil
 }
