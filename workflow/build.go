@@ -218,7 +218,7 @@ func (b *builder) fetch(c choice) {
 		seen[inv.Digest] = true
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
-			Want:     image.Want{Releases: b.s.releases(), DirName: c.examined.Driver.DirName, Firmware: c.examined.Driver.Firmware, Licences: true},
+			Want:     image.Want{Releases: b.s.releases(), DirName: c.examined.Driver.DirName, Firmware: c.examined.Driver.Firmware, Licences: true, LicenceFile: licenceFile(c.examined.Driver)},
 			AuthFile: authFile(b.a), PlainHTTP: b.e.PlainHTTP,
 		})
 	}

@@ -116,8 +116,9 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	if err != nil {
 		return &stored{err: ImageError(reference, err)}
 	}
+	defer img.Close()
 	dir := e.storeDir(s, img.Digest())
-	want := image.Want{Releases: s.releases(), DirName: q.offer.Driver.DirName, Firmware: q.offer.Driver.Firmware, Licences: true}
+	want := image.Want{Releases: s.releases(), DirName: q.offer.Driver.DirName, Firmware: q.offer.Driver.Firmware, Licences: true, LicenceFile: licenceFile(q.offer.Driver)}
 	inv, err := e.fetch(ctx, img, dir, want)
 	if err == nil && !hasBuilds(inv, s.releases()) {
 		want.Releases = nil
@@ -135,6 +136,15 @@ func (e *Engine) fetch(ctx context.Context, img *image.Image, dir string, want i
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
 	return img.Fetch(ctx, host, want)
+}
+
+// licenceFile is where a driver's licence text lies in its image, "" when the
+// entry does not say.
+func licenceFile(d catalog.Driver) string {
+	if d.Licence == nil {
+		return ""
+	}
+	return d.Licence.File
 }
 
 func hasBuilds(inv *image.Inventory, releases []string) bool {

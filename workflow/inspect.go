@@ -21,6 +21,7 @@ func (e *Engine) Inspect(ctx context.Context, reference string) (inv *image.Inve
 	if err != nil {
 		return nil, nil, ImageError(reference, err)
 	}
+	defer img.Close()
 	dir, err := os.MkdirTemp("", "fitout-inspect-")
 	if err != nil {
 		return nil, nil, err

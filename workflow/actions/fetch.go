@@ -76,6 +76,7 @@ func (f *Fetch) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error
 	if err != nil {
 		return err
 	}
+	defer img.Close()
 	if err := n.MkdirAll(path.Dir(f.Dir), 0o700); err != nil {
 		return fmt.Errorf("making the image store: %w", err)
 	}
