@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if child := os.Getenv("FITOUT_TEST_CHILD"); child != "" {
 		os.Exit(runChild(child))
 	}
+	_ = flag.Set("test.parallel", "8") // tests on a pty mostly wait
 	os.Exit(m.Run())
 }
 

@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"fitout/tui/look"
 	"fitout/tui/pages"
 	"fitout/tui/term"
+	"fitout/workflow"
 )
 
 var (
@@ -54,7 +56,15 @@ func newHarness(t *testing.T, p term.Profile, w, hgt int, change func(*fake.Engi
 	if change != nil {
 		change(h.engine)
 	}
-	c := newCommon(context.Background(), h.engine, Options{Version: "0.1.0", AnswersPath: t.TempDir() + "/answers.yaml"}, look.New(p))
+	h.begin(h.engine, p, w, hgt)
+	return h
+}
+
+// begin starts the wizard on an engine.
+func (h *harness) begin(engine workflow.Wizard, p term.Profile, w, hgt int) {
+	h.t.Helper()
+	t := h.t
+	c := newCommon(context.Background(), engine, Options{Version: "0.1.0", AnswersPath: t.TempDir() + "/answers.yaml"}, look.New(p))
 	c.Now = func() time.Time { return h.now }
 	c.Timer = func(d time.Duration, m tea.Msg) tea.Cmd {
 		return func() tea.Msg { h.timers = append(h.timers, timer{h.now.Add(d), m}); return nil }
@@ -62,7 +72,6 @@ func newHarness(t *testing.T, p term.Profile, w, hgt int, change func(*fake.Engi
 	h.m = newModel(c, p, w, hgt, h)
 	h.do(h.m.Init())
 	h.wait(time.Second)
-	return h
 }
 
 // do carries out a command and what follows from it.
@@ -170,4 +179,15 @@ func page[P pages.Page](h *harness) P {
 	p, ok := h.m.top().(P)
 	require.True(h.t, ok, "the page is %T:\n%s", h.m.top(), h.view())
 	return p
+}
+
+// at says which page is on top.
+func (h *harness) at(title string) bool { return strings.HasPrefix(h.m.top().Title(), title) }
+
+// risk is the name that the risk page wants typed.
+func (h *harness) risk() string {
+	h.t.Helper()
+	m := regexp.MustCompile(`only with the risk  (\S+)`).FindStringSubmatch(ansi.Strip(h.view()))
+	require.NotNil(h.t, m, h.view())
+	return m[1]
 }

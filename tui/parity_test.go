@@ -49,6 +49,7 @@ func recorded(t *testing.T, name string) func(*fake.Engine) {
 func TestWizardAndLineModeGiveTheSameAnswers(t *testing.T) {
 	for _, name := range nodes.Names() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			change := recorded(t, name)
 			require.Equal(t, byLine(t, change), byWizard(t, change))
 		})

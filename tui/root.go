@@ -275,6 +275,9 @@ func (m *model) View() string {
 		if len(s.Survey.Kernels) > 0 {
 			head.Kernel = "kernel " + s.Survey.Kernels[0].Release
 		}
+		if s.Survey.Simulated {
+			head.Note = "SIMULATED NODE"
+		}
 		if s.Survey.CatalogDate != "" {
 			head.Catalog = "catalog " + s.Survey.CatalogDate
 		}

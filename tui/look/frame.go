@@ -16,6 +16,7 @@ type Head struct {
 	Kernel  string // the running release
 	Maint   string // "maintenance", "in service", …
 	Catalog string // the catalog's date
+	Note    string // what must be on every screen ("SIMULATED NODE")
 	Page    string // "1/7 Hardware"
 }
 
@@ -53,8 +54,11 @@ func chrome(height int) int {
 func (t *Theme) Draw(f Frame, width, height int) string {
 	w := max(min(width-margin, maxWidth), 1)
 	_, h := Inner(width, height)
-	lines := []string{t.headLine(f.Head, w)}
 	small := chrome(height) == 3
+	if small && f.Head.Note != "" {
+		f.Head.Maint = f.Head.Note // there is no rule to say it in
+	}
+	lines := []string{t.headLine(f.Head, w)}
 	rule := t.Paint(Faint, strings.Repeat(t.Marks.Rule, max(w, 0)))
 	if !small {
 		lines = append(lines, t.Paint(Faint, t.infoRule(f.Head, w)))
@@ -95,14 +99,12 @@ func (t *Theme) finish(line string, w int) string {
 func (t *Theme) infoRule(h Head, w int) string {
 	mark := t.Marks.Rule
 	line := strings.Repeat(mark, 2)
-	for _, part := range []string{h.Kernel, h.Catalog} {
+	for _, part := range []string{h.Note, h.Kernel, h.Catalog} {
 		if part = t.Text(part); part != "" {
 			line += " " + part + " " + strings.Repeat(mark, 2)
 		}
 	}
-	if Width(line) > w {
-		line = ""
-	}
+	line = Cut(line, w)
 	return line + strings.Repeat(mark, max(w-Width(line), 0))
 }
 

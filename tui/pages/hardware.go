@@ -232,17 +232,7 @@ func (h *Hardware) facts(w int) []string {
 			lines = append(lines, "Running kernel   "+k.Release)
 		}
 	}
-	n := 0
-	for _, k := range s.Kinds {
-		if choice.Wanting(k.State) {
-			n++
-		}
-	}
-	facts := fmt.Sprintf("Secure Boot %s   %s   %s", orUnknown(s.SecureBoot), s.Host.Title, look.Count(n, "kind")+" without a driver")
-	if s.Simulated {
-		facts += "   SIMULATED NODE"
-	}
-	return append(lines, facts)
+	return append(lines, look.Cut(fmt.Sprintf("Secure Boot %s   %s", orUnknown(s.SecureBoot), h.Theme.Text(s.Host.Title)), w))
 }
 
 func orUnknown(s string) string {
@@ -276,8 +266,14 @@ func (h *Hardware) line(t *look.Table, i int) string {
 }
 
 func (h *Hardware) summary(n int) string {
-	sel := len(h.Choices.Selected())
-	return fmt.Sprintf("%d/%d   %d selected   %s in all", h.list.Cur+1, n, sel, look.Count(len(h.Choices.Survey.Devices), "device"))
+	sel, wanting := len(h.Choices.Selected()), 0
+	for _, k := range h.Choices.Survey.Kinds {
+		if choice.Wanting(k.State) {
+			wanting++
+		}
+	}
+	return fmt.Sprintf("%d/%d   %d selected   %s in all   %s without a driver", h.list.Cur+1, n, sel,
+		look.Count(len(h.Choices.Survey.Devices), "device"), look.Count(wanting, "kind"))
 }
 
 // nothing is the page of a node on which nothing is to be done.

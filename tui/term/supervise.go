@@ -16,8 +16,13 @@ import (
 const supervisedEnv = "FITOUT_SCREEN_CHILD"
 
 // Supervised says that this process draws under a parent that restores the
-// terminal whatever becomes of it.
-func Supervised() bool { return os.Getenv(supervisedEnv) != "" }
+// terminal whatever becomes of it. What this process starts, a shell for
+// example, is not told so.
+func Supervised() bool {
+	is := os.Getenv(supervisedEnv) != ""
+	_ = os.Unsetenv(supervisedEnv)
+	return is
+}
 
 // Supervise runs this very command line once more as a child and gives the
 // terminal and the kernel's console level back when the child ends, also when
