@@ -232,7 +232,13 @@ func (h *Hardware) facts(w int) []string {
 			lines = append(lines, "Running kernel   "+k.Release)
 		}
 	}
-	return append(lines, look.Cut(fmt.Sprintf("Secure Boot %s   %s", orUnknown(s.SecureBoot), h.Theme.Text(s.Host.Title)), w))
+	wanting := 0
+	for _, k := range s.Kinds {
+		if choice.Wanting(k.State) {
+			wanting++
+		}
+	}
+	return append(lines, look.Cut(fmt.Sprintf("Secure Boot %s   %s without a driver   %s", orUnknown(s.SecureBoot), look.Count(wanting, "kind"), h.Theme.Text(s.Host.Title)), w))
 }
 
 func orUnknown(s string) string {
@@ -266,14 +272,7 @@ func (h *Hardware) line(t *look.Table, i int) string {
 }
 
 func (h *Hardware) summary(n int) string {
-	sel, wanting := len(h.Choices.Selected()), 0
-	for _, k := range h.Choices.Survey.Kinds {
-		if choice.Wanting(k.State) {
-			wanting++
-		}
-	}
-	return fmt.Sprintf("%d/%d   %d selected   %s in all   %s without a driver", h.list.Cur+1, n, sel,
-		look.Count(len(h.Choices.Survey.Devices), "device"), look.Count(wanting, "kind"))
+	return fmt.Sprintf("%d/%d   %d selected   %s in all", h.list.Cur+1, n, len(h.Choices.Selected()), look.Count(len(h.Choices.Survey.Devices), "device"))
 }
 
 // nothing is the page of a node on which nothing is to be done.
