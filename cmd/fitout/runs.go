@@ -13,7 +13,7 @@ import (
 
 func (a *app) readVerbs() []*cobra.Command {
 	return []*cobra.Command{a.devicesVerb(), a.deviceVerb(), a.imagesVerb(), a.whyVerb(), a.imageVerb(),
-		a.statusVerb(), a.needsRebootVerb(), a.checkVerb(), a.historyVerb(), a.logsVerb(), a.attachVerb()}
+		a.statusVerb(), a.needsRebootVerb(), a.checkVerb(), a.historyVerb(), a.logsVerb(), a.attachVerb(), a.bundleVerb()}
 }
 
 func (a *app) statusVerb() *cobra.Command {

@@ -1,9 +1,11 @@
 package kmod
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +39,7 @@ type Log struct {
 	rest  []byte
 	first []Line
 	last  []Line
+	after time.Duration // lines that are older are passed over
 	// dropped counts lines not kept, lost those the kernel overwrote unread.
 	dropped, lost int
 }
@@ -52,14 +55,56 @@ const (
 // OpenLog opens a window at the end of the kernel log. When the log may not be
 // read (no privilege, no /dev/kmsg) the error says so; a nil *Log is valid and
 // has no lines.
-func OpenLog(n *hostops.Node) (*Log, error) {
+func OpenLog(n *hostops.Node) (*Log, error) { return openLog(n, io.SeekEnd) }
+
+// OpenLogSince opens a window that begins in the past, as far back as the
+// kernel's buffer goes: after is the time since boot.
+func OpenLogSince(n *hostops.Node, after time.Duration) (*Log, error) {
+	l, err := openLog(n, io.SeekStart)
+	if l != nil {
+		l.after = after
+	}
+	return l, err
+}
+
+// LogSinceBoot are the lines about a subject that the kernel still has.
+func LogSinceBoot(n *hostops.Node, subject string) ([]string, error) {
+	l, err := OpenLogSince(n, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.About(subject), nil
+}
+
+// ProcessStart is when this process began, as the kernel's log counts time:
+// since boot (/proc/self/stat, field 22, in clock ticks of 10 ms).
+func ProcessStart() time.Duration {
+	b, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0
+	}
+	// The command's name, field 2, may hold blanks and ends with the last ")".
+	_, rest, _ := strings.Cut(string(b[max(0, bytes.LastIndexByte(b, ')')):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return 0
+	}
+	ticks, err := strconv.ParseInt(fields[19], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+func openLog(n *hostops.Node, whence int) (*Log, error) {
 	fd, err := unix.Open(n.Path("/dev/kmsg"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the kernel log /dev/kmsg cannot be read: %w", err)
 	}
-	if _, err := unix.Seek(fd, 0, io.SeekEnd); err != nil {
+	if _, err := unix.Seek(fd, 0, whence); err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("the kernel log /dev/kmsg has no end to start from: %w", err)
+		return nil, fmt.Errorf("the kernel log /dev/kmsg cannot be read from there: %w", err)
 	}
 	return &Log{fd: fd}, nil
 }
@@ -193,6 +238,9 @@ func recordEnd(b []byte) int {
 }
 
 func (l *Log) keep(line Line) {
+	if line.Since < l.after {
+		return
+	}
 	if len(l.first) < keepFirst {
 		l.first = append(l.first, line)
 		return

@@ -123,3 +123,14 @@ func TestRecordCutByTheReadIsPutTogether(t *testing.T) {
 	say(t, n, "lf\n")
 	require.Equal(t, "first half", log.Lines()[0].Text)
 }
+
+func TestThisProcessBeganAfterBootAndBeforeNow(t *testing.T) {
+	up, err := os.ReadFile("/proc/uptime")
+	require.NoError(t, err)
+	var seconds float64
+	_, err = fmt.Sscan(string(up), &seconds)
+	require.NoError(t, err)
+	began := kmod.ProcessStart()
+	require.Greater(t, began, time.Duration(0))
+	require.Less(t, began.Seconds(), seconds+0.02)
+}

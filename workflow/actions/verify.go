@@ -69,10 +69,12 @@ func (v *Verify) Done(context.Context, *hostops.Node) (bool, error) {
 
 // Do implements hostops.Action.
 func (v *Verify) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
-	log, logErr := kmod.OpenLog(n)
+	// What the kernel said while this run loaded the driver counts too.
+	log, logErr := kmod.OpenLogSince(n, kmod.ProcessStart())
 	if logErr != nil {
 		out.Line("the kernel log cannot be read: " + logErr.Error())
 	}
+	defer log.Close()
 	v.waitBound(ctx, n)
 	if log != nil && !n.Simulated() {
 		select {
