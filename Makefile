@@ -7,9 +7,11 @@ export CGO_ENABLED = 0
 # The Debian packages that the tests, the benchmarks and the demo use.
 PACKAGES = qemu-system-x86 seabios squashfs-tools busybox-static kmod e2fsprogs docker-registry apache2-utils \
            pciutils ca-certificates git
-# Go's "./..." leaves testdata out; the packages there are named.
-RIG  = ./testdata/structure/... ./testdata/images/...
-E2E  = ./testdata/vm/... ./testdata/e2e/...
+# Go's "./..." leaves testdata out, so the packages there that have tests are
+# named: those that start machines, and the others.
+TESTED   = $(patsubst %/,./%,$(sort $(dir $(wildcard testdata/*/*_test.go testdata/*/*/*_test.go))))
+E2E      = $(foreach dir,$(TESTED),$(if $(shell grep -ls '"fitout/testdata/vm"' $(dir)/*.go)$(findstring testdata/vm,$(dir)),$(dir)))
+RIG      = $(filter-out $(E2E),$(TESTED))
 # How long one fuzz target runs.
 FUZZTIME ?= 10m
 

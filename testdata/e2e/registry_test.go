@@ -16,7 +16,7 @@ func catalog() string {
 	return images.Catalog(images.Entry{
 		Name: "e1000e-image", Title: "Intel PRO/1000 PCIe, out of tree", Modules: []string{"e1000e"},
 		Match:     []string{"pci:v00008086d000010D3sv*sd*bc02sc00i*"},
-		Reference: images.GuestHost + "/drivers/e1000e:${KERNEL_FULL_VERSION}", Licence: "gpl",
+		Reference: images.GuestHost + "/drivers/e1000e:3.8.7", Licence: "gpl",
 	}, images.Entry{
 		Name: "half", Title: "A driver whose second module is damaged", Modules: []string{"e1000e", "dummy"},
 		Match:     []string{"pci:v00008086d000010D3sv*sd*bc02sc00i*"},
@@ -29,7 +29,9 @@ func fill(t *testing.T, registry *images.Registry) {
 	t.Helper()
 	stock := kernel(t, debian.Stock)
 	kernels := []debian.Kernel{stock}
-	build(t, images.Spec{Kernels: kernels, Modules: []string{"e1000e"}}).push(registry, "drivers/e1000e:"+stock.Release)
+	build(t, images.Spec{
+		Kernels: []debian.Kernel{stock, kernel(t, debian.Plus)}, Modules: []string{"e1000e"}, PerKernel: true,
+	}).push(registry, "drivers/e1000e:3.8.7")
 	build(t, images.Spec{Kernels: kernels, Modules: []string{"nvme"}, Dir: images.Plain}).push(registry, "drivers/nvme:alone")
 	mislabelled(t, stock, kernel(t, debian.RT), "e1000e").push(registry, "drivers/e1000e:rt")
 	mislabelled(t, stock, kernel(t, debian.Cloud), "vmxnet3").push(registry, "drivers/vmxnet3:cloud")
