@@ -157,8 +157,12 @@ func hasClass(code string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(code, p) })
 }
 
-// shortVendor drops the legal form from a vendor's name.
+// shortVendor is a vendor's everyday name: the short form in brackets where the
+// database has one, else the name without its legal form.
 func shortVendor(v string) string {
+	if i := strings.LastIndexByte(v, '['); i >= 0 && strings.HasSuffix(v, "]") && len(v)-i <= 14 {
+		return strings.Split(v[i+1:len(v)-1], "/")[0]
+	}
 	for _, cut := range []string{" Corporation", " Corp.", ", Inc.", " Inc.", " Co., Ltd.", " Ltd.", " GmbH", " Technologies", " Semiconductor"} {
 		v = strings.TrimSuffix(v, cut)
 	}

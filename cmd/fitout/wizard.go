@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"path"
 
 	"github.com/spf13/cobra"
@@ -34,18 +33,7 @@ func (a *app) wizardVerb() *cobra.Command {
 
 // terminal says that a person sits at both ends.
 func (a *app) terminal() bool {
-	if !term.IsTerminal(int(a.out.Fd())) {
-		return false
-	}
-	if term.IsTerminal(int(a.in.Fd())) {
-		return true
-	}
-	// A script piped into a shell: the person is at /dev/tty.
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err == nil {
-		_ = tty.Close()
-	}
-	return err == nil
+	return term.IsTerminal(int(a.out.Fd())) && (term.IsTerminal(int(a.in.Fd())) || tui.HasTTY())
 }
 
 func (a *app) wizard(ctx context.Context, o tui.Options) error {
