@@ -22,6 +22,8 @@ type Check struct {
 	OK      bool           `json:"ok"`
 	Drivers []CheckDriver  `json:"drivers"`
 	Devices []DeviceLosing `json:"devices"`
+	// Gate is what the upgrade gate would answer; nil when it was not asked.
+	Gate *host.GateResult `json:"gate,omitempty"`
 }
 
 // CheckDriver is a kept driver on that kernel.
@@ -85,6 +87,29 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 		c.OK = false
 	}
 	return c, nil
+}
+
+// Rehearse asks the upgrade gate about a kernel, dry: no override is used up,
+// nothing is cured or recorded. The answer is added to c.
+func (e *Engine) Rehearse(ctx context.Context, c *Check, osRoot string) error {
+	s, err := e.Hardware(ctx)
+	if err != nil {
+		return err
+	}
+	kernel, err := e.pickKernel(s, c.Kernel, osRoot)
+	if err != nil {
+		return err
+	}
+	kept, err := host.ReadKept(e.Node, s.Host.StateDir)
+	if err != nil {
+		return &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
+	}
+	res := host.Gate(ctx, e.Node, s.Host.StateDir, kernel, host.Persisted(kept), host.GateOptions{
+		Rehearse: true, Strength: s.Host.Gate, Build: e.findBuild, Losses: host.Losses(e.Node, kernel, kept),
+	})
+	c.Gate = &res
+	c.OK = c.OK && res.Allow
+	return nil
 }
 
 func losing(k *kmod.Kernel, d Device) string {

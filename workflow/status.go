@@ -25,6 +25,10 @@ type Status struct {
 	Run          *string        `json:"run"`
 	RebootNeeded bool           `json:"rebootNeeded"`
 	Why          []string       `json:"rebootReasons,omitempty"`
+	// Boot is what the boot hook found at this boot, nil where there is none.
+	Boot *host.BootResult `json:"boot,omitempty"`
+	// Upgrades are what the OS upgrade's hook found for each driver.
+	Upgrades []host.UpgradeResult `json:"upgrades,omitempty"`
 }
 
 // DriverStatus is one installed driver against the node as it is.
@@ -85,8 +89,14 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	}
 	devices, _ := pci.Scan(e.Node)
 	loaded, _ := kmod.Loaded(e.Node)
+	if boot, err := host.ReadBoot(e.Node, facts.StateDir); err == nil && boot.BootID == st.BootID {
+		st.Boot = boot
+	}
 	for _, r := range records {
 		ds := e.driverStatus(facts, kernels, devices, loaded, r)
+		if up, err := host.ReadUpgrade(e.Node, facts.StateDir, r.Driver.Name); err == nil {
+			st.Upgrades = append(st.Upgrades, *up)
+		}
 		st.Drivers = append(st.Drivers, ds)
 		st.reboot(ds, r)
 	}
@@ -205,6 +215,13 @@ func (s *Status) Text() []string {
 		}
 		for _, t := range d.Drift {
 			out = append(out, "  DRIFT    "+t)
+		}
+	}
+	for _, u := range s.Upgrades {
+		for _, k := range u.Kernels {
+			if k.Verdict == "missing" {
+				out = append(out, "", fmt.Sprintf("THE NEW OS IMAGE LACKS %s for kernel %s: do not reboot into it before that is mended", u.Driver, k.Release))
+			}
 		}
 	}
 	for _, b := range s.Gate.Blocked {

@@ -135,6 +135,7 @@ func (a *app) resumeRun(ctx context.Context, id string) error {
 
 func (a *app) checkVerb() *cobra.Command {
 	var kernel, osRoot string
+	var rehearse bool
 	c := &cobra.Command{
 		Use: "check", Short: "Would every kept driver, and every device bound now, have a driver on that kernel?", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -145,6 +146,11 @@ func (a *app) checkVerb() *cobra.Command {
 			res, err := e.CheckKernel(cmd.Context(), kernel, osRoot)
 			if err != nil {
 				return err
+			}
+			if rehearse {
+				if err := e.Rehearse(cmd.Context(), res, osRoot); err != nil {
+					return err
+				}
 			}
 			if a.json {
 				err = a.printJSON("Check", res)
@@ -158,6 +164,7 @@ func (a *app) checkVerb() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&kernel, "kernel", "", "this kernel release (default: the next to boot)")
+	c.Flags().BoolVar(&rehearse, "rehearse", false, "ask this host's upgrade gate too, dry")
 	c.Flags().StringVar(&osRoot, "os-root", "", "the kernel of the OS below this directory")
 	return c
 }
@@ -172,6 +179,9 @@ func (a *app) checkText(c *workflow.Check) {
 	}
 	for _, d := range c.Devices {
 		a.printf("  device %s loses its driver %s: %s (%s)\n", d.Address, d.Driver, d.Reason, d.Name)
+	}
+	if c.Gate != nil {
+		a.printf("  gate   %s\n", c.Gate.Sentence())
 	}
 	if c.OK {
 		a.printf("Every driver and every device has what it needs there.\n")
