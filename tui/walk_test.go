@@ -372,3 +372,13 @@ func TestBusyIsShownAndCanBeGivenUp(t *testing.T) {
 	h.sees("Working: reading the registry", "Esc gives up")
 	h.keys("n").on("1/7").keys("esc").sees("Given up: nothing was changed.").keys("n").on("3/7")
 }
+
+func TestFormKeepsWhatWasTypedButNoPassword(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	h.keys("n", "c", "registry/x:1", "tab", "jane", "tab")
+	h.press(tea.KeyMsg{Type: tea.KeyRunes, Paste: true, Runes: []rune("one\r\ntwo\x1b\x03\n")})
+	h.on("3/7 Image > other image").sees("> Password  [******_").keys("tab", "space").sees("[x] for the next runs", "[ ] for this run only")
+	require.Empty(t, h.engine.Logins(), "a pasted line end is no Enter")
+	h.keys("esc").on("3/7 Image").keys("c").sees("[registry/x:1", "[jane", "[x] for the next runs", "Password  [ ")
+	h.keys("ctrl+t").sees("❯ Image", "[✓] for the next runs").keys("ctrl+t").sees("> Image     [registry/x:1_", "[x] for the next runs")
+}

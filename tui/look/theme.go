@@ -36,6 +36,9 @@ type Theme struct {
 	Rich   bool
 	styles map[Role]lipgloss.Style
 	Marks  Marks
+	// renderer knows the colours of the profile; styles are made by it alone,
+	// since the library's own asks the terminal.
+	renderer *lipgloss.Renderer
 }
 
 // Marks are the glyphs of a profile; all are one cell wide.
@@ -79,14 +82,14 @@ func New(p term.Profile) *Theme {
 	s := r.NewStyle
 	if p.Mode != term.Rich {
 		r.SetColorProfile(termenv.ANSI)
-		return &Theme{Marks: asciiMarks, styles: map[Role]lipgloss.Style{
+		return &Theme{Marks: asciiMarks, renderer: r, styles: map[Role]lipgloss.Style{
 			Title: s().Bold(true), Cursor: s().Reverse(true), Word: s().Bold(true),
 		}}
 	}
 	switch {
 	case !p.Color:
 		r.SetColorProfile(termenv.ANSI)
-		return &Theme{Rich: true, Marks: unicodeMarks, styles: map[Role]lipgloss.Style{
+		return &Theme{Rich: true, Marks: unicodeMarks, renderer: r, styles: map[Role]lipgloss.Style{
 			Title: s().Bold(true), Cursor: s().Bold(true).Reverse(true), Word: s().Bold(true), KeyName: s().Bold(true), Bad: s().Bold(true),
 		}}
 	case p.TrueColor:
@@ -94,7 +97,7 @@ func New(p term.Profile) *Theme {
 	default:
 		r.SetColorProfile(termenv.ANSI256)
 	}
-	return &Theme{Rich: true, Marks: unicodeMarks, styles: map[Role]lipgloss.Style{
+	return &Theme{Rich: true, Marks: unicodeMarks, renderer: r, styles: map[Role]lipgloss.Style{
 		Title:   s().Bold(true).Foreground(blue),
 		Faint:   s().Foreground(grey),
 		Cursor:  s().Bold(true).Foreground(blue),

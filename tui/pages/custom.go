@@ -15,26 +15,51 @@ import (
 // registry wants them. The password is not shown and not kept unless asked.
 type Custom struct {
 	*Common
-	q      choice.Question
-	fields [3]Text // reference, user, password
-	at     int     // field, 3 is the keep line, 4 the button
-	keep   bool
+	q        choice.Question
+	draft    *Draft
+	password string
+	form     *Form
 }
+
+// Draft is what was typed into the form, kept when the page is left. Passwords
+// are not.
+type Draft struct {
+	Reference, User string
+	Keep            bool
+}
+
+// The fields of the form, in order.
+const (
+	referenceField = iota
+	userField
+	passwordField
+	keepField
+)
+
+// labelWidth is the width of the form's labels.
+const labelWidth = 10
 
 // NewCustom is the form for a kind's image.
 func NewCustom(c *Common, q choice.Question) *Custom {
-	f := &Custom{Common: c, q: q}
-	f.fields[0].Limit, f.fields[1].Limit, f.fields[2].Limit, f.fields[2].Secret = 512, 128, 4096, true
+	if c.drafts == nil {
+		c.drafts = map[string]*Draft{}
+	}
+	kind := c.Choices.Survey.Kinds[q.Kind]
+	name := kind.ID + " " + kind.Subsystem
+	if c.drafts[name] == nil {
+		c.drafts[name] = &Draft{}
+	}
+	f := &Custom{Common: c, q: q, draft: c.drafts[name]}
+	f.form = NewForm(c.Theme, labelWidth,
+		textField("Image", &f.draft.Reference, 512, false),
+		textField("User", &f.draft.User, 128, false),
+		textField("Password", &f.password, 4096, true),
+		choiceField("Kept", "for the next runs", "for this run only", &f.draft.Keep))
 	return f
 }
 
-const (
-	keepLine = 3
-	goLine   = 4
-)
-
 func (f *Custom) Appear() tea.Cmd { return nil }
-func (f *Custom) Typing() bool    { return f.at < keepLine }
+func (f *Custom) Typing() bool    { return f.form.Typing() }
 func (f *Custom) Title() string   { return "3/7 Image > other image" }
 
 // loggedIn is the end of storing credentials.
@@ -62,36 +87,33 @@ func (f *Custom) key(k tea.KeyMsg) tea.Cmd {
 	case k.Type == tea.KeyEsc:
 		return send(Pop{})
 	case k.Type == tea.KeyUp || k.Type == tea.KeyShiftTab || k.Type == tea.KeyCtrlP:
-		f.at = max(f.at-1, 0)
+		f.form.Go(f.form.At() - 1)
 	case k.Type == tea.KeyDown || k.Type == tea.KeyTab || k.Type == tea.KeyCtrlN:
-		f.at = min(f.at+1, goLine)
+		f.form.Go(f.form.At() + 1)
 	case enter(k):
-		if f.at < goLine && !(f.at == 0 && f.fields[1].String() == "") {
-			f.at++
+		if at := f.form.At(); at < keepField && !(at == referenceField && strings.TrimSpace(f.draft.User) == "") {
+			f.form.Go(at + 1)
 			return nil
 		}
 		return f.submit()
-	case f.at < keepLine:
-		f.fields[f.at].Key(k)
-		if f.fields[f.at].Note != "" {
-			return notice(f.fields[f.at].Note)
-		}
-	case f.at == keepLine && (Means(k) == Select || letter(k) == 'y' || letter(k) == 'n'):
-		f.keep = letter(k) == 'y' || (letter(k) != 'n' && !f.keep)
-	case Means(k) == Back:
+	case !f.form.Typing() && letter(k) == 'b':
 		return send(Pop{})
+	default:
+		f.form.Key(k)
+		if f.form.Note != "" {
+			return notice(f.form.Note)
+		}
 	}
 	return nil
 }
 
 // submit stores credentials first, where some were given.
 func (f *Custom) submit() tea.Cmd {
-	reference := f.fields[0].String()
+	reference, user, password := strings.TrimSpace(f.draft.Reference), strings.TrimSpace(f.draft.User), []byte(f.password)
 	if reference == "" {
-		f.at = 0
+		f.form.Go(referenceField)
 		return notice("Give an image reference, or the path of an archive or layout.")
 	}
-	user, password := f.fields[1].String(), []byte(string(f.fields[2].Value))
 	if user == "" {
 		return f.add()
 	}
@@ -99,7 +121,7 @@ func (f *Custom) submit() tea.Cmd {
 	if !ok {
 		return notice("Passwords are read from the node's own docker or podman credentials here.")
 	}
-	keep := f.keep
+	keep := f.draft.Keep
 	return work("keeping the credentials", func(ctx context.Context, _ image.Progress) tea.Msg {
 		file, err := r.Login(ctx, reference, user, password, keep)
 		return loggedIn{file, err}
@@ -108,8 +130,8 @@ func (f *Custom) submit() tea.Cmd {
 
 // add puts the image on offer and goes back to the list, which reads it.
 func (f *Custom) add() tea.Cmd {
-	reference := f.fields[0].String()
-	f.fields[2].Value = nil
+	reference := strings.TrimSpace(f.draft.Reference)
+	f.password = ""
 	kind := &f.Choices.Kinds[f.q.Kind]
 	for i, o := range kind.Offers {
 		if o.Given == reference {
@@ -127,21 +149,7 @@ func (f *Custom) add() tea.Cmd {
 
 // Body draws the form.
 func (f *Custom) Body(w, h int) []string {
-	labels := [3]string{"Image", "User", "Password"}
-	var lines []string
-	for i := range f.fields {
-		value := "[" + look.Pad(f.plain(i), max(min(w-16, 60)-2, 4)) + "]"
-		if f.at == i {
-			value = f.fields[i].View(f.Theme, max(min(w-16, 60), 6))
-		}
-		lines = append(lines, f.mark(i)+look.Pad(labels[i], 10)+value)
-	}
-	box := f.Theme.Marks.Free
-	if f.keep {
-		box = f.Theme.Marks.Chosen
-	}
-	lines = append(lines, f.mark(keepLine)+look.Pad("Keep", 10)+box+" keep user and password on this node for the next runs")
-	lines = append(lines, "", f.mark(goLine)+"Go on: read the image")
+	lines := f.form.View(f.Theme, min(w, 72))
 	return look.Fit(h,
 		look.Block{Lines: []string{"An image for this device that the catalog does not have."}, Keep: look.Info},
 		look.Block{Lines: lines, Keep: look.Need},
@@ -155,27 +163,13 @@ func (f *Custom) Body(w, h int) []string {
 		look.Block{Lines: []string{"User and password are needed only where the registry asks for them."}, Keep: look.Hint})
 }
 
-func (f *Custom) plain(i int) string {
-	if f.fields[i].Secret {
-		return strings.Repeat("*", len(f.fields[i].Value))
-	}
-	return look.Line(string(f.fields[i].Value))
-}
-
-func (f *Custom) mark(i int) string {
-	if f.at == i {
-		return f.Theme.Paint(look.Cursor, f.Theme.Marks.Cursor) + " "
-	}
-	return "  "
-}
-
 func (f *Custom) Keys() []look.Key {
-	return []look.Key{{Keys: "Tab", Does: "next field"}, {Keys: "Enter", Does: "go on"}, {Keys: "Space", Does: "keep or not"}, {Keys: "Esc", Does: "back"}, {Keys: "F1", Does: "help"}}
+	return []look.Key{{Keys: "Tab", Does: "next field"}, {Keys: "Enter", Does: "go on"}, {Keys: "Space", Does: "other choice"}, {Keys: "Esc", Does: "back"}, {Keys: "F1", Does: "help"}}
 }
 
 func (f *Custom) Help() []string {
 	return []string{
 		"Give the image by its reference, or by a file or directory on this node, a USB stick for example. It is read and judged like those of the catalog.",
-		"The password is not shown. It is kept in a volatile file for this run only, unless the line Keep is marked.",
+		"The password is not shown. It is kept in a file that is gone after the next reboot, unless Kept says for the next runs; root alone can read either.",
 	}
 }

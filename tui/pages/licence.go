@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -16,19 +17,22 @@ type Licence struct {
 	q      choice.Question
 	reader Reader
 	word   Word
-	who    Text
-	naming bool // the word was typed; the name is asked
+	who    string
+	form   *Form // for who
+	naming bool  // the word was typed; the name is asked
 }
+
+const acceptedBy = "Accepted by (name or mail): "
 
 // NewLicence is the page for q.Licence.
 func NewLicence(c *Common, q choice.Question) *Licence {
 	l := &Licence{Common: c, q: q, word: Word{Want: "accept"}}
 	l.reader.SaveAs = c.SaveDir + "/licence-" + look.Line(q.Licence.ID) + ".txt"
-	who := c.Choices.Who
-	if who == "" {
-		who = "root@" + c.Choices.Survey.NodeName
+	l.who = c.Choices.Who
+	if l.who == "" {
+		l.who = "root@" + c.Choices.Survey.NodeName
 	}
-	l.who = Text{Value: []rune(who), Limit: 120}
+	l.form = NewForm(c.Theme, len(acceptedBy), textField(acceptedBy, &l.who, 120, false))
 	return l
 }
 
@@ -91,16 +95,16 @@ func (l *Licence) name(k tea.KeyMsg) tea.Cmd {
 	case k.Type == tea.KeyEsc:
 		l.naming = false
 	case enter(k):
-		by := l.who.String()
+		by := strings.TrimSpace(l.who)
 		if by == "" {
 			return notice("A name or a mail address belongs to the acceptance.")
 		}
 		l.Choices.Accept(l.q.Licence, by, l.Now())
 		return send(Replace{New(l.Common, l.Choices.Next(l.q))})
 	default:
-		l.who.Key(k)
-		if l.who.Note != "" {
-			return notice(l.who.Note)
+		l.form.Key(k)
+		if l.form.Note != "" {
+			return notice(l.form.Note)
 		}
 	}
 	return nil
@@ -112,8 +116,7 @@ func (l *Licence) Body(w, h int) []string {
 	var foot []string
 	switch {
 	case l.naming:
-		label := "Accepted by (name or mail): "
-		foot = append(foot, label+l.who.View(l.Theme, max(w-len(label), 8)))
+		foot = append(foot, l.form.View(l.Theme, w)...)
 	default:
 		foot = append(foot, look.Cut(l.word.Line(l.Theme, "To accept,", w), w))
 	}

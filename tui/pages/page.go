@@ -63,6 +63,8 @@ type Common struct {
 	Run string
 	// Saved is where the answers were saved; SaveNote why they were not.
 	Saved, SaveNote string
+
+	drafts map[string]*Draft // what was typed for other images, by kind
 }
 
 // Basic says that frames are dear.
