@@ -60,7 +60,9 @@ func TestLicenceIsNeitherSkippedNorPreselected(t *testing.T) {
 	require.Empty(t, h.m.c.Choices.Licences)
 	h.keys("accepted", "enter").on("4/7 Licence").sees("to go on, type the word accept")
 	require.Empty(t, h.m.c.Choices.Licences)
-	h.keys("d").on("3/7 Image").sees("Declined")
+	require.Empty(t, h.engine.Forgotten)
+	h.keys("d").on("3/7 Image").sees("Declined: nothing of it is kept.")
+	require.Contains(t, h.engine.Forgotten, "nvidia-open-580")
 	require.Empty(t, h.m.c.Choices.Licences)
 	require.Empty(t, h.engine.Started())
 }

@@ -24,7 +24,7 @@ import (
 // kernel that may boot. The store is a cache below the state directory; nothing
 // else on the node changes.
 func (e *Engine) Examine(ctx context.Context, s *Survey, k Kind, o Offer, p image.Progress) (*Examined, error) {
-	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices)}, p)
+	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices), authFile: e.login}, p)
 }
 
 // question is what an examination depends on beyond the node.

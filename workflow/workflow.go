@@ -30,6 +30,7 @@ type Engine struct {
 	Locked bool
 
 	kernels map[string]*kmod.Kernel // opened before, by directory
+	login   string                  // the credentials file that Login wrote last
 }
 
 // Survey is what a look at the node found. Making one changes nothing.

@@ -28,8 +28,10 @@ func (s *session) licence(q choice.Question) (bool, error) {
 		return false, err
 	}
 	if !ok {
-		s.say("Not accepted: choose another image, or leave the device alone.")
-		s.c.Kinds[q.Kind].Pick = choice.NotChosen
+		if err := pages.Decline(s.w, s.c, q); err != nil {
+			s.say(err.Error())
+		}
+		s.say("Not accepted: nothing of it is kept. Choose another image, or leave the device alone.")
 		return true, nil
 	}
 	who := s.c.Who

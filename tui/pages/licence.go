@@ -1,11 +1,13 @@
 package pages
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"fitout/catalog/image"
 	"fitout/tui/choice"
 	"fitout/tui/look"
 )
@@ -56,11 +58,20 @@ func (l *Licence) Update(msg tea.Msg) tea.Cmd {
 		if l.word.Holds(msg) {
 			l.naming = true
 		}
+	case declined:
+		text := "Declined: nothing of it is kept. Choose another image, or leave the device alone."
+		if msg.err != nil {
+			text = "Declined, but " + msg.err.Error()
+		}
+		return tea.Sequence(send(Pop{}), notice(text))
 	case tea.KeyMsg:
 		return l.key(msg)
 	}
 	return nil
 }
+
+// declined is the end of forgetting what was read under the licence.
+type declined struct{ err error }
 
 func (l *Licence) key(k tea.KeyMsg) tea.Cmd {
 	switch {
@@ -74,8 +85,9 @@ func (l *Licence) key(k tea.KeyMsg) tea.Cmd {
 			return cmd
 		}
 	case letter(k) == 'd':
-		l.Choices.Kinds[l.q.Kind].Pick = choice.NotChosen
-		return tea.Sequence(send(Pop{}), notice("Declined: nothing was taken. Choose another image, or leave the device alone."))
+		return work("forgetting the image", func(context.Context, image.Progress) tea.Msg {
+			return declined{Decline(l.Wizard, l.Choices, l.q)}
+		})
 	}
 	if handled, cmd := l.reader.Key(l.Common, k, l.q.Licence.Text); handled {
 		return cmd
@@ -155,6 +167,6 @@ func (l *Licence) Help() []string {
 	return []string{
 		"The licence of the driver, as its image or the catalog has it. PgUp, PgDn, Home and End read it, / searches, s saves it to a file.",
 		"It is accepted by typing the word accept and Enter, and then the name or mail address of the person who accepts. The answers file records the digest of this very text, by whom, and when. Another text is asked for again.",
-		"d declines: nothing is taken, and you choose another image.",
+		"d declines: nothing is taken, the image that was read goes from this node again, and you choose another one.",
 	}
 }

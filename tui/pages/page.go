@@ -147,6 +147,10 @@ type (
 	KernelLogger interface {
 		KernelLog(ctx context.Context, address string) ([]string, error)
 	}
+	// Forgetter takes an image that was only read out of the store again.
+	Forgetter interface {
+		Forget(x *workflow.Examined) error
+	}
 	// Registrar keeps registry credentials in a file and returns its path: a
 	// volatile one unless keep is set.
 	Registrar interface {

@@ -46,6 +46,8 @@ type Engine struct {
 	Now func() time.Time
 	// Past are the runs of the history.
 	Past []run.Listed
+	// Forgotten are the drivers whose images were taken out of the store.
+	Forgotten []string
 	// Delay is how long reading an image and planning take.
 	Delay time.Duration
 
@@ -237,6 +239,14 @@ func (e *Engine) Login(_ context.Context, reference, user string, _ []byte, keep
 	defer e.mu.Unlock()
 	e.logins = append(e.logins, fmt.Sprint(reference, " ", user, " ", keep))
 	return filepath.Join(e.Dir, "auth.json"), nil
+}
+
+// Forget takes an image that was read out of the store.
+func (e *Engine) Forget(x *workflow.Examined) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Forgotten = append(e.Forgotten, x.Driver.Name)
+	return nil
 }
 
 // Logins are the credentials that were taken, without the passwords.
