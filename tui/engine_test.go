@@ -4,11 +4,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -22,6 +26,7 @@ import (
 	"fitout/testdata/nodes"
 	"fitout/tui/internal/fake"
 	"fitout/workflow"
+	"fitout/workflow/journal"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
 )
@@ -71,9 +76,10 @@ func driverImage(t *testing.T) string {
 	return "oci:" + dir + ":1"
 }
 
-// TestWizardFitsACardOutWithTheRealEngine walks the screens over the engine
-// itself, on a built node whose kernel has no module for its card.
-func TestWizardFitsACardOutWithTheRealEngine(t *testing.T) {
+// realEngine is the engine itself on a built node whose kernel has no module for
+// its card.
+func realEngine(t *testing.T) *workflow.Engine {
+	t.Helper()
 	root := nodes.Build(t, nodes.Bridge, nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000"}, nodes.Disk)
 	n := hostops.At(root, nil)
 	tree := "/lib/modules/" + nodes.Release
@@ -89,17 +95,20 @@ func TestWizardFitsACardOutWithTheRealEngine(t *testing.T) {
 	dep, err := n.ReadFile(tree + "/modules.dep")
 	require.NoError(t, err)
 	require.NoError(t, n.WriteFile(tree+"/modules.dep", append(dep, "kernel/drivers/net/mii.ko:\n"...), 0o644))
-	e := inProcess{&workflow.Engine{Node: n, Catalog: &catalog.Catalog{Date: "2026-11-28"}, Version: "0.1.0"}}
+	return &workflow.Engine{Node: n, Catalog: &catalog.Catalog{Date: "2026-11-28"}, Version: "0.1.0"}
+}
 
-	h := &harness{t: t, now: fake.Began}
-	h.begin(e, basic, 80, 24)
-	h.on("1/7 Hardware").sees("8086:1229", "NO IMAGE", "SIMULATED NODE").keys("space", "n")
-	for i := 0; i < 30 && !h.at("Done"); i++ {
+// toTheEnd answers every question of the real engine until a page of that title.
+func (h *harness) toTheEnd(image, title string) {
+	h.t.Helper()
+	for i := 0; i < 40 && !h.at(title); i++ {
 		switch {
+		case h.at("1/7"):
+			h.keys("space", "n")
 		case h.at("2/7"):
 			h.keys("3", "enter")
 		case h.at("3/7 Image > other image"):
-			h.keys(driverImage(t), "enter")
+			h.keys(image, "enter")
 		case h.at("3/7") && h.m.c.Choices.Kinds[h.m.c.Choices.Selected()[0]].Offers == nil:
 			h.keys("c")
 		case h.at("3/7"):
@@ -117,9 +126,102 @@ func TestWizardFitsACardOutWithTheRealEngine(t *testing.T) {
 		}
 		h.wait(1e9)
 	}
-	h.on("Done").sees("1 of 1 device as wanted", "fitout rollback 2026-1130-01")
-	link, err := n.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
+	h.on(title)
+}
+
+// TestWizardFitsACardOutWithTheRealEngine walks the screens over the engine
+// itself, and looks at what it offers besides: the kernel's lines about a card,
+// past runs, the bundle.
+func TestWizardFitsACardOutWithTheRealEngine(t *testing.T) {
+	e := inProcess{realEngine(t)}
+	h := &harness{t: t, now: fake.Began}
+	h.begin(e, basic, 80, 24)
+	h.on("1/7 Hardware").sees("8086:1229", "NO IMAGE", "SIMULATED NODE")
+	h.toTheEnd(driverImage(t), "Done")
+	h.sees("1 of 1 device as wanted", "fitout rollback 2026-1130-01")
+	link, err := e.Node.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
 	require.NoError(t, err)
 	require.Equal(t, "e100", filepath.Base(link))
 	require.FileExists(t, h.m.c.AnswersPath)
+
+	again := &harness{t: t, now: fake.Began}
+	again.begin(e, basic, 80, 24)
+	again.on("1/7").keys("end", "enter").sees("0000:05:00.0", "e100").keys("b", "H").on("Past runs").sees("2026-1130-01", "DONE")
+	again.keys("enter").on("Run 2026-1130-01").sees("e100")
+}
+
+// TestDeclinedImageLeavesTheStoreOfTheRealEngine declines, and finds no module
+// file below the state directory.
+func TestDeclinedImageLeavesTheStoreOfTheRealEngine(t *testing.T) {
+	e := inProcess{realEngine(t)}
+	h := &harness{t: t, now: fake.Began}
+	h.begin(e, basic, 80, 24)
+	h.toTheEnd(driverImage(t), "4/7 Licence")
+	require.NotEmpty(t, modulesIn(t, e.Node.Path(e.StateDir())))
+	h.keys("d").on("3/7 Image").sees("Declined: nothing of it is kept.")
+	require.Empty(t, modulesIn(t, e.Node.Path(e.StateDir())))
+	require.Empty(t, e.Current())
+}
+
+// modulesIn lists the module files below a directory.
+func modulesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	require.NoError(t, filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(p, ".ko") {
+			found = append(found, p)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}))
+	return found
+}
+
+// held is the real engine whose runner works beside the screen and waits before
+// a step until it is let go.
+type held struct {
+	*workflow.Engine
+	step     string
+	at, free chan struct{}
+	exit     chan int
+}
+
+func (e held) Start(_ context.Context, p *plan.Plan) (string, error) {
+	const id = "2026-1130-01"
+	dir := run.Dir(e.StateDir(), id)
+	if err := plan.Save(e.Node, dir, p); err != nil {
+		return "", err
+	}
+	go func() {
+		e.exit <- run.Execute(context.Background(), e.Node, dir, workflow.Kinds(), run.Options{Observe: func(ev journal.Event) {
+			if ev.Event == journal.StepEv && ev.State == journal.OK && ev.Step == e.step {
+				close(e.at)
+				<-e.free
+			}
+		}})
+	}()
+	<-e.at
+	return id, nil
+}
+
+// TestCtrlCInARunUndoesItWithTheRealEngine stops the run when its modules are
+// laid out and not yet loaded.
+func TestCtrlCInARunUndoesItWithTheRealEngine(t *testing.T) {
+	e := held{realEngine(t), "stage", make(chan struct{}), make(chan struct{}), make(chan int, 1)}
+	h := &harness{t: t, now: fake.Began}
+	h.begin(e, basic, 80, 24)
+	h.toTheEnd(driverImage(t), "7/7 Running")
+	h.keys("ctrl+c").sees("It stops after this step").keys("ctrl+c").sees("the undo is not skipped")
+	time.Sleep(300 * time.Millisecond) // the runner looks for the request every 100 ms
+	close(e.free)
+	require.Equal(t, workflow.ExitStopped, <-e.exit)
+	h.wait(3e9)
+	h.sees("STOPPED")
+	require.Empty(t, modulesIn(t, e.Node.Path("/run/fitout")), "what was laid out is gone")
+	require.False(t, e.Node.Exists("/sys/bus/pci/devices/0000:05:00.0/driver"))
+	h.keys("s").sees("The support bundle is").keys("q")
+	require.True(t, h.quit)
+	require.Equal(t, workflow.ExitStopped, h.m.result().Exit)
 }
