@@ -57,6 +57,8 @@ type Kernel struct {
 	Tree string `json:"tree"`
 	// Modules of this image; links to the host's own tree are not among them.
 	Modules []Module `json:"modules"`
+	// Unusable are files with the name of a module that are none, or damaged.
+	Unusable []Unusable `json:"unusable,omitempty"`
 	// HostLinks are links of the tree that point to the host's modules.
 	HostLinks []string `json:"hostLinks,omitempty"`
 }
@@ -67,6 +69,12 @@ type Module struct {
 	Path string `json:"path"`
 	// Info is read from the file, also when an inventory is read again.
 	Info *module.Info `json:"-"`
+}
+
+// Unusable is a file that should be a module and cannot be read as one.
+type Unusable struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
 }
 
 // File is a file of the image.

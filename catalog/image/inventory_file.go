@@ -121,6 +121,7 @@ func (inv *Inventory) readModules(dir string) error {
 				return fmt.Errorf("reading modules of %s: %w", inv.Reference, err)
 			}
 			if err != nil {
+				k.Unusable = append(k.Unusable, Unusable{m.Path, err.Error()})
 				inv.Notes = append(inv.Notes, fmt.Sprintf("%s is no usable module: %v", m.Path, err))
 				continue
 			}

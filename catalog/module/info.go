@@ -103,4 +103,10 @@ type Signature struct {
 	Issuer, Serial string
 	// Hash is the digest's name ("sha256"), Algorithm the key's ("rsa").
 	Hash, Algorithm string
+	// Value is the signature proper; Digest what it must be of: the Hash of all
+	// that stands before the signature. Digest is nil when Content was not read,
+	// and when the signer signed attributes instead, as module signers do not.
+	Value, Digest []byte
+
+	attributes bool // signed, instead of the content
 }

@@ -31,7 +31,8 @@ const (
 	Signed                      // the appended signature
 	BuildIDs                    // the GNU build id
 	Symbols                     // imports and exports from the symbol table
-	Everything = Modinfo | Versions | Signed | BuildIDs | Symbols
+	Content                     // with Signed: the digest that was signed, over the whole file
+	Everything = Modinfo | Versions | Signed | BuildIDs | Symbols | Content
 	// Light is what matching, ordering and the harvest of a kernel's symbol
 	// versions need: four small reads a file.
 	Light = Modinfo | Versions

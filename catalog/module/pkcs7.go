@@ -59,8 +59,8 @@ func (d *der) take(want byte) (der, bool) {
 	return body, ok
 }
 
-// parsePKCS7 reads who signed. The signature itself cannot be verified without
-// the certificate, which only the kernel has.
+// parsePKCS7 reads who signed. Whether the signature fits takes the signer's
+// certificate, which is not in it.
 func parsePKCS7(message []byte) (*Signature, *SignatureError) {
 	bad := func(what string) (*Signature, *SignatureError) {
 		return nil, &SignatureError{"its PKCS#7 message " + what}
@@ -135,12 +135,13 @@ func parseSigner(d der) (*Signature, bool) {
 		return nil, false
 	}
 	digest, ok1 := d.take(tagSequence)
-	d.take(tagContext0) // signed attributes
+	_, s.attributes = d.take(tagContext0) // signed attributes
 	algorithm, ok2 := d.take(tagSequence)
 	signature, ok3 := d.take(tagOctets)
 	if !ok1 || !ok2 || !ok3 || len(signature) == 0 {
 		return nil, false
 	}
+	s.Value = signature
 	s.Hash, ok1 = algorithmName(digest)
 	s.Algorithm, ok2 = algorithmName(algorithm)
 	return s, ok1 && ok2

@@ -137,7 +137,7 @@ func (i *Info) readParts(f *file, want Part, buf *[]byte) error {
 		i.BuildID = buildID(f, data)
 	}
 	if want&Signed != 0 {
-		return i.readSignature(f)
+		return i.readSignature(f, want&Content != 0)
 	}
 	return nil
 }

@@ -1,9 +1,13 @@
 package module
 
 import (
+	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash"
+	"io"
 )
 
 // A signed module file ends with: the signature, a struct module_signature
@@ -19,7 +23,7 @@ const (
 // readSignature looks at the end of the file. No magic text: unsigned. What
 // the kernel checks before it looks for a key is checked here in the same
 // order (mod_check_sig).
-func (i *Info) readSignature(f *file) error {
+func (i *Info) readSignature(f *file, content bool) error {
 	const trailer = 12 // algo, hash, id type, signer length, key id length, 3 pad, length big endian
 	magic := int64(len(signatureMagic))
 	if f.size < magic+trailer {
@@ -54,7 +58,28 @@ func (i *Info) readSignature(f *file) error {
 		return err
 	}
 	i.Signature, i.SignatureErr = parsePKCS7(body)
-	return nil
+	if content && i.Signature != nil && !i.Signature.attributes {
+		i.Signature.Digest, err = digest(f, i.Signature.Hash, room-size)
+	}
+	return err
+}
+
+// digests are the hashes that modules are signed with.
+var digests = map[string]func() hash.Hash{
+	"sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
+}
+
+// digest is the hash of the file's beginning, nil for a hash not known here.
+func digest(f *file, name string, size int64) ([]byte, error) {
+	open := digests[name]
+	if open == nil {
+		return nil, nil
+	}
+	h := open()
+	if _, err := io.Copy(h, io.NewSectionReader(f.r, 0, size)); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", f.name, err)
+	}
+	return h.Sum(nil), nil
 }
 
 // oldSignature is the form of kernels before 4.3: signer and key id as text

@@ -79,7 +79,7 @@ func TestSubjectKeyIDAndOldForms(t *testing.T) {
 	}
 	s, bad := parsePKCS7(message(element(tagKeyID, []byte{0xab, 0x01})))
 	require.Nil(t, bad)
-	require.Equal(t, &Signature{KeyID: "ab01", Hash: "sha256", Algorithm: "rsa"}, s)
+	require.Equal(t, &Signature{KeyID: "ab01", Hash: "sha256", Algorithm: "rsa", Value: s.Value}, s)
 
 	attribute := func(kind byte, text string) []byte {
 		return element(tagSet, element(tagSequence, oid(0x55, 4, kind), element(0x0c, []byte(text))))

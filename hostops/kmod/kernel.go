@@ -2,6 +2,7 @@ package kmod
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,7 +43,7 @@ func OpenKernel(n *hostops.Node, release, dir string, opts ...Option) (*Kernel, 
 	} else if !st.IsDir() {
 		return nil, fmt.Errorf("opening the modules of kernel %s: %s is not a directory", release, dir)
 	}
-	k := &Kernel{Release: release, Dir: dir, Tables: OpenTables(n, dir)}
+	k := &Kernel{Release: release, Dir: dir, Tables: OpenTables(n, dir), node: n}
 	k.Reads = readsCompressed(n, k)
 	if err := k.sample(n); err != nil {
 		return nil, err
@@ -50,6 +51,7 @@ func OpenKernel(n *hostops.Node, release, dir string, opts ...Option) (*Kernel, 
 	if release == n.Kernel.Release() {
 		k.Exported = sync.OnceValue(func() map[string]bool { return Exported(n) })
 	}
+	k.certificate = sync.OnceValue(func() *x509.Certificate { return findCertificate(n, k, o.cache) })
 	k.Symbols = &Symbols{load: func(s *Symbols) { s.find(n, k, o.cache) }}
 	return k, nil
 }

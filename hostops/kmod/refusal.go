@@ -79,6 +79,8 @@ var causes = []cause{
 		"it uses $1 of the symbol namespace $2 without importing it, a fault of its build", "report it to the vendor"},
 	{unix.EINVAL, regexp.MustCompile("`(.*)' invalid for parameter `(.*)'"), nil, "parameter-invalid",
 		`the value "$1" is not valid for its parameter $2`, "correct the parameter in the answers"},
+	{unix.ERANGE, regexp.MustCompile("`(.*)' invalid for parameter `(.*)'"), nil, "parameter-invalid",
+		`the value "$1" is too large or too small for its parameter $2`, "correct the parameter in the answers"},
 	{unix.EINVAL, regexp.MustCompile(`failed to validate module \[.*\] BTF`), nil, "btf-mismatch",
 		"its BTF type information does not fit this kernel", otherBuild + ", or one without BTF"},
 	{unix.EINVAL, regexp.MustCompile(`(decompression failed with status \d+|not an? \S+ compressed module)`), nil, "compression",
@@ -105,6 +107,9 @@ var causes = []cause{
 		"it is not signed, and this kernel enforces signatures", signIt},
 	{unix.EKEYREJECTED, nil, nil, "signature-damaged",
 		"its signature does not fit its content: the file was changed after signing, or {signer} is not trusted", "fetch the image again and compare its digest; a stripped module must be signed again"},
+
+	{unix.EBADMSG, nil, nil, "signature-damaged",
+		"its signature cannot be read", "fetch the image again and compare its digest; a stripped module must be signed again"},
 
 	{unix.ENOKEY, nil, unsignedFile, "unsigned",
 		"it is not signed, and this kernel enforces signatures", signIt},

@@ -4,7 +4,12 @@
 // moment.
 package kmod
 
-import "fitout/catalog/module"
+import (
+	"crypto/x509"
+
+	"fitout/catalog/module"
+	"fitout/hostops"
+)
 
 // Kernel is one kernel as its files describe it, running or not.
 type Kernel struct {
@@ -37,6 +42,9 @@ type Kernel struct {
 	Reads []module.Compression
 
 	packed bool // its modules are compressed
+	node   *hostops.Node
+	// certificate is that of Signer's key, nil when it is not to be had.
+	certificate func() *x509.Certificate
 }
 
 // Origin says where symbol versions were read.

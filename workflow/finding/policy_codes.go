@@ -16,7 +16,7 @@ var policyCodes = []Entry{
 		Cure:     "run it as root, or accept the risk unsure-verdict"},
 	{Code: "signature-damaged", Severity: Block, Title: "the signature is damaged",
 		Sentence: "%s has a damaged signature: %s",
-		Meaning:  "A signature that cannot be read is refused by every kernel, whether it enforces signatures or not: the file was changed after it was signed.",
+		Meaning:  "A signature that cannot be read, or does not fit, is refused by every kernel, whether it enforces signatures or not: the file was changed after it was signed.",
 		Cure:     "fetch the image again and compare its digest; a module that was stripped must be signed again"},
 	{Code: "signature-crypto", Severity: Block, Title: "the signature's algorithm is not there",
 		Sentence: "%s is signed with %s, which this kernel does not have",

@@ -21,9 +21,11 @@ type examination struct {
 	// exporters which of its modules export a symbol.
 	byName    map[string]*image.Module
 	exporters map[string][]string
-	loaded    map[string]kmod.LoadedModule
-	targets   []string // modules that are wanted for themselves
-	wanted    map[string]bool
+	// unusable holds why a module of the build cannot be read, by module name.
+	unusable map[string]string
+	loaded   map[string]kmod.LoadedModule
+	targets  []string // modules that are wanted for themselves
+	wanted   map[string]bool
 
 	sequence []step
 	// crcsMatch is set when every version was compared and none differs;
@@ -46,7 +48,7 @@ func newExamination(in Input, build *image.Kernel) *examination {
 	x := &examination{
 		in: in, build: build,
 		byName: map[string]*image.Module{}, exporters: map[string][]string{},
-		loaded: map[string]kmod.LoadedModule{}, foreign: map[string]bool{},
+		loaded: map[string]kmod.LoadedModule{}, foreign: map[string]bool{}, unusable: map[string]string{},
 	}
 	for _, l := range in.Loaded {
 		x.loaded[module.Normalize(l.Name)] = l
@@ -63,6 +65,11 @@ func newExamination(in Input, build *image.Kernel) *examination {
 			continue
 		}
 		x.byName[m.Info.Name] = m
+	}
+	for _, u := range build.Unusable {
+		if name := module.NameOf(path.Base(u.Path)); x.byName[name] == nil {
+			x.unusable[name] = u.Why
+		}
 	}
 	for name, m := range x.byName {
 		for _, e := range m.Info.Exports {

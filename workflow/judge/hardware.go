@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,6 +32,9 @@ func (x *examination) serving() []string {
 		if len(x.in.Devices) == 0 || slices.ContainsFunc(x.in.Devices, func(d string) bool { return lists(m.Info, d) }) {
 			names = append(names, name)
 		}
+	}
+	if len(x.in.Devices) == 0 {
+		names = slices.AppendSeq(names, maps.Keys(x.unusable))
 	}
 	slices.Sort(names)
 	slices.Reverse(names) // the order is made from the end

@@ -73,6 +73,10 @@ func (o *orderer) visit(name, by, symbol string) {
 		o.ring(name)
 		return
 	}
+	if why, ok := o.x.unusable[name]; ok {
+		o.unusable(name, why)
+		return
+	}
 	mod, path, found := o.x.resolve(name)
 	if !found {
 		o.missing(name, by, symbol)
@@ -156,6 +160,15 @@ func (o *orderer) ring(name string) {
 	if !o.bad[text] {
 		o.bad[text] = true
 		o.x.add(finding.New("dependency-cycle", text))
+	}
+}
+
+// unusable: the image means to bring this module, and its file is broken. The
+// host's own of that name is another driver, and never taken in its place.
+func (o *orderer) unusable(name, why string) {
+	if text := name + " cannot be read"; !o.bad[text] {
+		o.bad[text] = true
+		o.x.add(finding.New("not-a-module", name, why))
 	}
 }
 

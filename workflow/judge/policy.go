@@ -123,6 +123,9 @@ func (x *examination) checkSignature(m *image.Module) int {
 	if sig == nil {
 		return x.untrusted(m, finding.New("unsigned", file(m), enforcement(p)), "the module is not signed")
 	}
+	if sig.KeyID == "" {
+		return x.untrusted(m, finding.New("signature-crypto", file(m), sig.Algorithm), "its signature is of a form this kernel does not know")
+	}
 	trust, key := kmod.NoKey, (*kmod.Key)(nil)
 	if p != nil {
 		trust, key = p.Judge(sig, x.ownSigner())
@@ -130,6 +133,9 @@ func (x *examination) checkSignature(m *image.Module) int {
 		trust = kmod.Trusted
 	}
 	switch {
+	case trust == kmod.Trusted && x.changed(m):
+		x.add(finding.New("signature-damaged", file(m), "it does not fit the file's content, which was changed after it was signed"))
+		return 0
 	case trust == kmod.Trusted:
 		return 0
 	case !enforced(p) || trust == kmod.NoKey:
@@ -144,6 +150,15 @@ func (x *examination) checkSignature(m *image.Module) int {
 	}
 	x.add(f)
 	return 0
+}
+
+// changed says that the kernel's own key signed something else than this file.
+func (x *examination) changed(m *image.Module) bool {
+	if x.in.Kernel == nil {
+		return false
+	}
+	fits, known := x.in.Kernel.Genuine(m.Info)
+	return known && !fits
 }
 
 func (x *examination) ownSigner() *module.Signature {
