@@ -142,10 +142,7 @@ func (r *Result) after() []string {
 		now = append(now, says(d.Name, strings.Contains(when, "load-now"), "yes", "no, only from the next boot on"))
 		kept := strings.Contains(when, "persist") || strings.Contains(when, "at-boot")
 		boot = append(boot, says(d.Name, kept, "yes"+nextBoot(d), "no, gone after a reboot"))
-		gate := "yes, a kernel without it stops the upgrade"
-		if d.OnMissing == "continue" {
-			gate = "where the new kernel has a build; the upgrade goes on without"
-		}
+		gate := r.gate(d)
 		upgrade = append(upgrade, says(d.Name, strings.Contains(when, "persist"), gate, "not checked"))
 	}
 	reboot := "no"
@@ -155,6 +152,23 @@ func (r *Result) after() []string {
 		}
 	}
 	return []string{"Loaded now", strings.Join(now, "; "), "After reboot", strings.Join(boot, "; "), "After upgrade", strings.Join(upgrade, "; "), "Reboot needed", reboot}
+}
+
+// gate says what an upgrade does when the new kernel has no build of a driver
+// that is kept over upgrades: what was asked for, as far as this system can.
+func (r *Result) gate(d plan.Driver) string {
+	if d.OnMissing == "continue" {
+		return "where the new kernel has a build; the upgrade goes on without"
+	}
+	if r.Choices != nil {
+		switch r.Choices.Survey.Host.Gate {
+		case host.NoGate:
+			return "where the new kernel has a build; nothing here can stop an upgrade"
+		case host.Advisory:
+			return "where the new kernel has a build; this system can only warn"
+		}
+	}
+	return "yes, a kernel without it stops the upgrade"
 }
 
 func says(name string, yes bool, a, b string) string {
