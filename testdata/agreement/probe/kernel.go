@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"fitout/catalog/module"
+	"fitout/testdata/agreement"
+)
+
+// insert hands a module file to the kernel. A packed one is handed over three
+// times: as it is, with the request to unpack it, and unpacked, as fitout and
+// modprobe do it. The last answer counts.
+func insert(path, params string, l *agreement.Load) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if module.Sniff(data) == module.Plain {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return unix.FinitModule(int(f.Fd()), params, 0)
+	}
+	l.Raw = try(path, l.Module, 0)
+	l.Kernel = try(path, l.Module, unix.MODULE_INIT_COMPRESSED_FILE)
+	r, _, err := module.Decompress(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("unpacking: %w", err)
+	}
+	fd, err := unix.MemfdCreate("module", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	w := os.NewFile(uintptr(fd), "module")
+	defer w.Close()
+	if _, err := io.Copy(w, r); err != nil {
+		return fmt.Errorf("unpacking: %w", err)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), params, 0)
+}
+
+// try loads a packed file and takes the module out at once.
+func try(path, name string, flags int) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", flags); err != nil {
+		if errno, ok := err.(unix.Errno); ok {
+			return unix.ErrnoName(errno)
+		}
+		return err.Error()
+	}
+	remove(name)
+	return "ok"
+}
+
+func remove(name string) {
+	if err := unix.DeleteModule(name, unix.O_NONBLOCK); err != nil {
+		fmt.Fprintf(os.Stderr, "probe: unloading %s: %v\n", name, err)
+	}
+}
+
+// setFirmwarePath writes as the kernel wants it: one write, no line end.
+func setFirmwarePath(dir string) {
+	f, err := os.OpenFile("/sys/module/firmware_class/parameters/path", os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(dir)
+		f.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "probe: setting the firmware path:", err)
+	}
+}
