@@ -9,7 +9,6 @@ import (
 
 	"fitout/catalog/image"
 	"fitout/hostops"
-	"fitout/hostops/host"
 	"fitout/workflow/actions"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
@@ -218,10 +217,20 @@ func (b *builder) fetch(c choice) {
 		seen[inv.Digest] = true
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
-			Want:     image.Want{Releases: b.s.releases(), DirName: c.examined.Driver.DirName, Firmware: c.examined.Driver.Firmware, Licences: true, LicenceFile: licenceFile(c.examined.Driver)},
+			Want:     image.Want{Releases: builds(inv), DirName: c.examined.Driver.DirName, Firmware: c.examined.Driver.Firmware, Licences: true, LicenceFile: licenceFile(c.examined.Driver)},
 			AuthFile: authFile(b.a), PlainHTTP: b.e.PlainHTTP,
 		})
 	}
+}
+
+// builds are the kernels that an inventory has builds for: what was wanted of
+// the image, so that fetching it again gives the same.
+func builds(inv *image.Inventory) []string {
+	var out []string
+	for _, k := range inv.Kernels {
+		out = append(out, k.Release)
+	}
+	return out
 }
 
 // driver is the resolved driver for record and result.
@@ -285,43 +294,6 @@ func findModule(inv *image.Inventory, p string) *image.Module {
 				return &k.Modules[i]
 			}
 		}
-	}
-	return nil
-}
-
-// keep adds the host family's own steps for staying.
-func (b *builder) keep(c choice, d *plan.Driver) error {
-	self, err := b.e.self()
-	if err != nil {
-		return err
-	}
-	family := host.Detect(b.e.Node).Using(self[0], b.e.Version)
-	kept := host.Driver{
-		Name: d.Name, Version: d.Version, Digest: d.Digest, Builds: map[string]host.Build{},
-		Load: d.Modules, Parameters: d.Params, Aliases: map[string][]string{},
-		Replaces: c.examined.Driver.Replaces, OnMissing: d.OnMissing, Devices: d.DeviceIDs,
-	}
-	for _, j := range c.examined.Judgements {
-		if inv := c.examined.Inventories[j.Release]; inv != nil && usable(j.Verdict) {
-			kept.Builds[j.Release] = hostBuild(j.Release, c.examined.Stores[j.Release], inv, j.Load, kept.Aliases)
-		}
-	}
-	where := d.PersistIn
-	if where == "" {
-		where = "auto" // the family knows its own best place
-	}
-	var acts []hostops.Action
-	if c.persists() {
-		acts, err = family.Persist(kept, where)
-	} else {
-		acts, err = family.AtBoot(kept)
-	}
-	if err != nil {
-		return &Error{Exit: ExitForbidden, Code: "cannot-persist", Message: "this host cannot keep the driver that way: " + err.Error(), Err: err}
-	}
-	d.PersistIn = where
-	for _, a := range acts {
-		b.add(a.Kind(), a)
 	}
 	return nil
 }

@@ -35,6 +35,9 @@ type question struct {
 	parameters map[string][]string // given by the answers, over the catalog's
 	accepted   []string            // risks
 	authFile   string
+	// newer asks for builds for kernels newer than the running one too: an
+	// upgrade may bring them when there is no network.
+	newer bool
 }
 
 func modaliases(s *Survey, devices []int) []string {
@@ -75,6 +78,9 @@ func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Pro
 			x.Bytes += got.inventory.Bytes
 		}
 	}
+	if x.Driver.Source == givenByHand {
+		x.Driver.Name = drivenBy(x, q.devices)
+	}
 	x.Licences = e.licences(s, x)
 	if len(x.Inventories) == 0 {
 		for _, err := range x.Errors {
@@ -82,6 +88,21 @@ func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Pro
 		}
 	}
 	return x, nil
+}
+
+// drivenBy names a driver that no catalog names: by its module that has the
+// devices or, where none can be told, as it was called before.
+func drivenBy(x *Examined, devices []string) string {
+	for i := range x.Judgements {
+		inv := x.Inventories[x.Judgements[i].Release]
+		if inv == nil || len(devices) == 0 {
+			continue
+		}
+		if m := driving(inv, &x.Judgements[i], devices[0]); m != nil {
+			return m.Info.Name
+		}
+	}
+	return x.Driver.Name
 }
 
 // stored is an image in the store, or why it is not there.
@@ -106,7 +127,8 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	if pin != "" {
 		// A pinned image that is in the store needs no network at all.
 		dir := e.storeDir(s, pin)
-		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && inv.Digest == pin && hasBuilds(inv, []string{release}) {
+		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && inv.Digest == pin &&
+			hasBuilds(inv, []string{release}) && hasBuilds(inv, q.upgrades(inv, s.Running())) {
 			return &stored{inventory: inv, dir: dir}
 		}
 	}
@@ -120,8 +142,13 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	dir := e.storeDir(s, img.Digest())
 	want := image.Want{Releases: s.releases(), DirName: q.offer.Driver.DirName, Firmware: q.offer.Driver.Firmware, Licences: true, LicenceFile: licenceFile(q.offer.Driver)}
 	inv, err := e.fetch(ctx, img, dir, want)
-	if err == nil && !hasBuilds(inv, s.releases()) {
+	switch {
+	case err != nil:
+	case !hasBuilds(inv, s.releases()):
 		want.Releases = nil
+		inv, err = e.fetch(ctx, img, dir, want)
+	case !hasBuilds(inv, q.upgrades(inv, s.Running())):
+		want.Releases = append(s.releases(), q.upgrades(inv, s.Running())...)
 		inv, err = e.fetch(ctx, img, dir, want)
 	}
 	if err != nil {
@@ -145,6 +172,17 @@ func licenceFile(d catalog.Driver) string {
 		return ""
 	}
 	return d.Licence.File
+}
+
+// upgrades are the image's kernels that an upgrade may bring.
+func (q question) upgrades(inv *image.Inventory, running string) []string {
+	var out []string
+	for _, r := range inv.Releases {
+		if q.newer && host.CompareReleases(r, running) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func hasBuilds(inv *image.Inventory, releases []string) bool {

@@ -206,7 +206,7 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 		return nil, stopf(ExitFile, "rule-empty", "", "the rule for %s names neither driver nor image", c.rule.Match.ID)
 	}
 	q := question{offer: o, devices: modaliases(s, c.devices), pins: c.rule.Pins,
-		parameters: c.rule.Parameters, accepted: a.AcceptRisks, authFile: authFile(a)}
+		parameters: c.rule.Parameters, accepted: a.AcceptRisks, authFile: authFile(a), newer: c.persists()}
 	x, err := e.examine(ctx, s, q, p)
 	if err != nil {
 		return nil, err
