@@ -55,7 +55,7 @@ demo: deps build ## boot a throw-away machine and open the wizard on its console
 	testdata/vm/run --fitout build/fitout --exec fitout
 
 screens: ## draw the wizard's screens anew, from the program itself
-	go test ./tui/... -run Golden -update
+	go test ./tui -run 'Screens|Pictures' -update
 
 install: build ## into PREFIX (/usr/local)
 	install -D -m 0755 build/fitout $(DESTDIR)$(PREFIX)/bin/fitout

@@ -110,10 +110,10 @@ func (h *harness) measure() cost {
 	return c
 }
 
-// TestBytesStayWithinTheBudgetOfASlowLine measures every page in basic and
-// prints the table of the README.
-func TestBytesStayWithinTheBudgetOfASlowLine(t *testing.T) {
-	costs := make([]cost, len(screens))
+// costs measures every page but the running one, in basic at 80x24.
+func costs(t testing.TB) []cost {
+	t.Helper()
+	list := make([]cost, len(screens))
 	var wg sync.WaitGroup
 	for i, s := range screens {
 		if strings.HasPrefix(s.name, "running") {
@@ -122,36 +122,63 @@ func TestBytesStayWithinTheBudgetOfASlowLine(t *testing.T) {
 		h := newHarness(t, basic, 80, 24, s.change)
 		h.keys(s.keys...)
 		h.wait(2 * time.Second)
-		if h.m.top().Typing() {
+		if _, form := h.m.top().(*pages.Custom); !form && h.m.top().Typing() {
 			h.keys("esc") // what was begun to be typed is taken back
 		}
-		wg.Go(func() { costs[i] = h.measure() })
+		wg.Go(func() { list[i] = h.measure() })
 	}
 	wg.Wait()
-	table := []string{fmt.Sprintf("%-20s %6s %6s %6s %6s", "page (80x24, basic)", "first", "move", "rest", "turn")}
-	for i, s := range screens {
-		c := costs[i]
+	return list
+}
+
+// TestBytesStayWithinTheBudgetOfASlowLine holds the budget on every page.
+func TestBytesStayWithinTheBudgetOfASlowLine(t *testing.T) {
+	for i, c := range costs(t) {
+		name := screens[i].name
 		if c.first == 0 {
 			continue
 		}
-		table = append(table, fmt.Sprintf("%-20s %6d %6d %6d %6d", s.name, c.first, c.move, c.rest, c.turn))
-		assert.LessOrEqual(t, c.first, firstFrame, "%s: first frame", s.name)
-		assert.LessOrEqual(t, c.turn, pageTurn, "%s: page turn", s.name)
-		if !scrolls[s.name] {
-			assert.LessOrEqual(t, c.move, cursorMove, "%s: cursor move", s.name)
+		assert.LessOrEqual(t, c.first, firstFrame, "%s: first frame", name)
+		assert.LessOrEqual(t, c.turn, pageTurn, "%s: page turn", name)
+		if !scrolls[name] {
+			assert.LessOrEqual(t, c.move, cursorMove, "%s: cursor move", name)
 		}
-		assert.Zero(t, c.idle, "%s: idle", s.name)
+		assert.Zero(t, c.idle, "%s: idle", name)
 	}
-	t.Log("\n" + strings.Join(table, "\n"))
+}
+
+// BenchmarkBytesOfEveryPage prints the table of which the README has a part.
+func BenchmarkBytesOfEveryPage(b *testing.B) {
+	for b.Loop() {
+		most := cost{}
+		fmt.Printf("\n%-20s %6s %6s %6s %6s %6s\n", "bytes (80x24, basic)", "first", "move", "rest", "turn", "idle")
+		for i, c := range costs(b) {
+			if c.first == 0 {
+				continue
+			}
+			fmt.Printf("%-20s %6d %6d %6d %6d %6d\n", screens[i].name, c.first, c.move, c.rest, c.turn, c.idle)
+			most.first, most.turn = max(most.first, c.first), max(most.turn, c.turn)
+		}
+		b.ReportMetric(float64(most.first), "most-B/frame")
+		b.ReportMetric(float64(most.turn), "most-B/turn")
+	}
+}
+
+// BenchmarkBytesOfARunWithAChattyLog measures the running page's bytes a second.
+func BenchmarkBytesOfARunWithAChattyLog(b *testing.B) {
+	for b.Loop() {
+		rate, _ := chatty(b)
+		b.ReportMetric(float64(rate), "B/s")
+	}
 }
 
 // scrolls are pages without a cursor: a line down there is a page of text moved.
 var scrolls = map[string]bool{"licence": true, "licence-name": true, "plan-full": true, "help": true, "why": true, "result": true, "trouble": true}
 
-// TestRunningPageIsCheapUnderAChattyLog follows a run that logs 50 lines a
-// second.
-func TestRunningPageIsCheapUnderAChattyLog(t *testing.T) {
-	t.Parallel()
+// chatty follows a run that logs 50 lines a second, and returns the bytes a
+// second and all that was drawn.
+func chatty(t testing.TB) (rate int, drawn string) {
+	t.Helper()
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) {
 		e.AtOnce, e.Now = false, nil
 		e.Play = fake.Paced(3*time.Second, 50)
@@ -166,11 +193,16 @@ func TestRunningPageIsCheapUnderAChattyLog(t *testing.T) {
 	l.since()
 	const span = 6
 	time.Sleep(span * time.Second)
-	rate := l.since() / span
-	t.Logf("running page, 50 lines a second: %d B/s", rate)
-	require.LessOrEqual(t, rate, runningPS)
-	require.Greater(t, rate, 100, "the log is shown")
+	rate = l.since() / span
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	require.Contains(t, l.b.String(), "depmod and modprobe")
+	return rate, l.b.String()
+}
+
+func TestRunningPageIsCheapUnderAChattyLog(t *testing.T) {
+	t.Parallel()
+	rate, drawn := chatty(t)
+	require.LessOrEqual(t, rate, runningPS)
+	require.Greater(t, rate, 100, "the log is shown")
+	require.Contains(t, drawn, "depmod and modprobe")
 }

@@ -44,7 +44,8 @@ type start struct {
 	env    []string
 	stdin  *os.File // nil: the pty
 	modes  func(*unix.Termios)
-	unread bool // nobody reads what the program writes
+	unread bool   // nobody reads what the program writes
+	dir    string // the engine's; "": a new one
 }
 
 func open(t *testing.T, s start) *console {
@@ -55,6 +56,9 @@ func open(t *testing.T, s start) *console {
 	if s.w > 0 {
 		require.NoError(t, pty.Setsize(master, &pty.Winsize{Rows: s.h, Cols: s.w}))
 		c.vt.Resize(int(s.w), int(s.h))
+	}
+	if s.dir != "" {
+		c.dir = s.dir
 	}
 	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	require.NoError(t, err)

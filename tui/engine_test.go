@@ -80,7 +80,13 @@ func driverImage(t *testing.T) string {
 // its card.
 func realEngine(t *testing.T) *workflow.Engine {
 	t.Helper()
-	root := nodes.Build(t, nodes.Bridge, nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000"}, nodes.Disk)
+	return realEngineWith(t, nodes.Bridge, nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000"}, nodes.Disk)
+}
+
+// realEngineWith is that on a node of those cards.
+func realEngineWith(t *testing.T, cards ...nodes.Card) *workflow.Engine {
+	t.Helper()
+	root := nodes.Build(t, cards...)
 	n := hostops.At(root, nil)
 	tree := "/lib/modules/" + nodes.Release
 	for _, f := range []string{"mii.ko", "Module.symvers"} {

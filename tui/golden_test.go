@@ -115,7 +115,7 @@ func hideTemp(view string, dirs ...string) string {
 
 // fits holds that a screen keeps the last row and column free, and that a basic
 // one is ASCII without colour.
-func fits(t *testing.T, view string, p term.Profile, w, h int) {
+func fits(t testing.TB, view string, p term.Profile, w, h int) {
 	t.Helper()
 	rows := strings.Split(view, "\n")
 	require.LessOrEqual(t, len(rows), h-1, "too many rows:\n%s", view)

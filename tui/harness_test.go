@@ -27,7 +27,7 @@ var (
 // harness runs the root model without a terminal and with its own clock:
 // commands are carried out at once, timers when the clock gets there.
 type harness struct {
-	t       *testing.T
+	t       testing.TB
 	m       *model
 	engine  *fake.Engine
 	now     time.Time
@@ -47,7 +47,7 @@ func (h *harness) Shell() tea.Cmd { h.shells++; return nil }
 
 // newHarness starts the wizard on the fake node. change, when given, changes
 // the node first.
-func newHarness(t *testing.T, p term.Profile, w, hgt int, change func(*fake.Engine)) *harness {
+func newHarness(t testing.TB, p term.Profile, w, hgt int, change func(*fake.Engine)) *harness {
 	t.Helper()
 	h := &harness{t: t, now: fake.Began, engine: fake.New(t.TempDir())}
 	h.engine.AtOnce = true

@@ -322,3 +322,24 @@ func TestLineEndsAndBackspacesOfSerialPrograms(t *testing.T) {
 	c.types("\x03")
 	c.ends(11)
 }
+
+func TestScreenChosenByCtrlTIsThereAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	dir, env := t.TempDir(), []string{"TERM=xterm-256color", "LANG=C.UTF-8"}
+	c := open(t, start{mode: "wizard", w: 80, h: 24, env: env, dir: dir})
+	c.sees("❯ [✓]")
+	time.Sleep(400 * time.Millisecond)
+	c.types("\x14")
+	c.sees("> [x]")
+	c.types("\x03")
+	c.ends(11)
+	again := open(t, start{mode: "wizard", w: 80, h: 24, env: env, dir: dir})
+	again.sees("> [x]")
+	require.NotContains(t, again.output(), "❯")
+	again.types("\x03")
+	again.ends(11)
+	other := open(t, start{mode: "wizard", w: 80, h: 24, env: []string{"TERM=tmux-256color", "LANG=C.UTF-8"}, dir: dir})
+	other.sees("❯ [✓]")
+	other.types("\x03")
+	other.ends(11)
+}

@@ -41,6 +41,9 @@ type model struct {
 	jobs    int // ids given out
 	outcome *Outcome
 	session Terminal
+	// remember keeps the mode that Ctrl-T chose for the next start; nil: it is
+	// not kept.
+	remember func(term.Mode) error
 }
 
 // Terminal is what the root needs of the terminal it draws on.
@@ -257,10 +260,24 @@ func (m *model) toggle() tea.Cmd {
 		m.profile.Mode, m.notice = term.Rich, "Rich screen. Ctrl-T goes back to the basic one."
 	}
 	m.c.Theme = look.New(m.profile)
+	keep := m.keep(m.profile.Mode)
 	if m.profile.Mode == term.Rich {
-		return tea.EnterAltScreen
+		return tea.Sequence(tea.EnterAltScreen, keep)
 	}
-	return tea.Sequence(tea.ExitAltScreen, tea.ClearScreen)
+	return tea.Sequence(tea.ExitAltScreen, tea.ClearScreen, keep)
+}
+
+// keep remembers a mode; a failure is said and changes nothing.
+func (m *model) keep(mode term.Mode) tea.Cmd {
+	if m.remember == nil {
+		return nil
+	}
+	return func() tea.Msg {
+		if err := m.remember(mode); err != nil {
+			return pages.Notice("This holds until you quit: " + err.Error())
+		}
+		return nil
+	}
 }
 
 // View is pure: it depends on the model alone.

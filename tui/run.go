@@ -48,6 +48,9 @@ func (o Options) saveDir() string {
 	return filepath.Dir(o.AnswersPath)
 }
 
+// screens is the file that remembers which kind of screen was chosen where.
+func (o Options) screens() string { return filepath.Join(o.saveDir(), "screens.json") }
+
 // HasTTY says that keys can be read from a controlling terminal although
 // standard input is none.
 func HasTTY() bool {
@@ -88,6 +91,8 @@ func Run(ctx context.Context, w workflow.Wizard, o Options) (Outcome, error) {
 	width, height, known := term.Size(o.Out, os.Getenv)
 	tty := term.Name(o.Out)
 	facts := term.Facts{TTY: tty, Env: os.Getenv, Width: width, Height: height, WantBasic: o.Basic, WantLine: o.Line, NoColor: o.NoColor}
+	place := term.Place(tty, os.Getenv("TERM"))
+	facts.Chosen = term.Recall(o.screens(), place)
 	if term.IsSerial(tty) {
 		facts.Speed = term.Speed(in)
 	}
@@ -100,11 +105,11 @@ func Run(ctx context.Context, w workflow.Wizard, o Options) (Outcome, error) {
 		exit, err := term.Supervise(in, o.Out)
 		return Outcome{Exit: exit}, err
 	}
-	return screen(ctx, w, o, in, profile, width, height, known)
+	return screen(ctx, w, o, in, place, profile, width, height, known)
 }
 
 // screen runs the wizard on a screen.
-func screen(ctx context.Context, w workflow.Wizard, o Options, in *os.File, profile term.Profile, width, height int, known bool) (Outcome, error) {
+func screen(ctx context.Context, w workflow.Wizard, o Options, in *os.File, place string, profile term.Profile, width, height int, known bool) (Outcome, error) {
 	var program *tea.Program
 	session, ctx := term.Begin(ctx, in, o.Out, func() {
 		if program != nil {
@@ -116,6 +121,7 @@ func screen(ctx context.Context, w workflow.Wizard, o Options, in *os.File, prof
 	reader.Hangup = session.Hangup
 	m := newModel(newCommon(ctx, w, o, look.New(profile)), profile, width, height, &terminal{session: session, in: in, out: o.Out, shell: o.shell()})
 	m.watch(o.Watch)
+	m.remember = func(mode term.Mode) error { return term.Remember(o.screens(), place, mode) }
 	if !known {
 		reader.Cursor = func(row, col int) { go program.Send(tea.WindowSizeMsg{Width: col, Height: row}) }
 	}

@@ -44,6 +44,8 @@ type Facts struct {
 	Speed int
 	// The flags of the command line.
 	WantBasic, WantLine, NoColor bool
+	// Chosen is the mode that Ctrl-T chose here before (see Recall), "" none.
+	Chosen Mode
 }
 
 // serialPrefixes are device names of lines on which a plain terminal sits.
@@ -88,6 +90,9 @@ func Detect(f Facts) Profile {
 			p.Mode, p.Reason = Rich, "TERM="+term+" and a UTF-8 locale"
 			p.Color = !f.NoColor
 		}
+	}
+	if p.Mode != Line && !f.WantBasic && f.Chosen != p.Mode && (f.Chosen == Rich || f.Chosen == Basic) {
+		p.Mode, p.Reason = f.Chosen, "Ctrl-T chose it here before"
 	}
 	ct := f.Env("COLORTERM")
 	p.TrueColor = (ct == "truecolor" || ct == "24bit") && strings.HasPrefix(term, "xterm")
