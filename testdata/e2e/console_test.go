@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/images"
+	"fitout/testdata/vm"
+	"fitout/testdata/vm/debian"
+)
+
+// second is another console of the machine.
+type second struct{ node }
+
+// screen waits until the second console shows a text, and returns what it shows.
+func (s second) screen(text string) string {
+	s.t.Helper()
+	var shown string
+	require.Eventually(s.t, func() bool {
+		shown, _ = s.Run("cat /tmp/second")
+		return strings.Contains(shown, text)
+	}, patience, 300*time.Millisecond, "the second console does not show %q", text)
+	return shown
+}
+
+func (s second) keys(keys string) {
+	s.t.Helper()
+	time.Sleep(pause) // the page is deaf for a moment
+	s.ok("printf '" + keys + "' >/tmp/keys")
+}
+
+// onSecond runs a command on the second console.
+func (n node) onSecond(cmd string) second {
+	n.t.Helper()
+	n.ok("rm -f /tmp/keys /tmp/second; mkfifo /tmp/keys; TERM=vt220 setsid /tools/console /tmp/keys /tmp/second " + cmd + " </dev/null >/tmp/second.log 2>&1 &")
+	return second{n}
+}
+
+// pids are the processes whose command line begins like that, the oldest first.
+func (n node) pids(cmdline string) []string {
+	n.t.Helper()
+	return strings.Fields(n.ok("for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '^" + cmdline + "' && echo ${p#/proc/}; done | sort -n"))
+}
+
+// runner is the process that carries the run out.
+func (n node) runner() string {
+	n.t.Helper()
+	pids := n.pids(`[^ ]*fitout .*run `)
+	require.NotEmpty(n.t, pids, "no runner")
+	return strings.Join(pids, " ")
+}
+
+// printk is the level up to which the kernel writes on the console.
+func (n node) printk() string { return strings.Fields(n.ok("cat /proc/sys/kernel/printk"))[0] }
+
+// consoleMachine is a machine with a card without a driver, the driver on a
+// stick, and the program for a second console.
+func consoleMachine(t *testing.T) node {
+	t.Helper()
+	dir := t.TempDir()
+	tool := filepath.Join(dir, "console")
+	cmd := exec.Command("go", "build", "-o", tool, "fitout/testdata/e2e/console")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	stock := kernel(t, debian.Stock)
+	stick := filepath.Join(dir, "stick")
+	require.NoError(t, os.Mkdir(stick, 0o755))
+	build(t, images.Spec{Kernels: []debian.Kernel{stock}, Modules: []string{"e1000e"}}).archive(filepath.Join(stick, "e1000e.tar"), "3.8.7")
+	entry := images.Entry{
+		Name: "e1000e-stick", Title: "Intel PRO/1000 PCIe, from a stick", Modules: []string{"e1000e"},
+		Match:     []string{"pci:v00008086d000010D3sv*sd*bc02sc00i*"},
+		Reference: "oci-archive:/media/stick/e1000e.tar:3.8.7", Licence: "gpl",
+	}
+	return node{t, vm.Start(t, vm.Config{
+		Kernel: stock, RemoveModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"},
+		Tools: map[string]string{"fitout": program, "console": tool},
+		Media: map[string]string{"stick": stick},
+		Files: map[string]string{"/etc/fitout/catalog.d/stick.yaml": images.Catalog(entry)},
+	})}
+}
+
+// The kernel talks while the wizard is on its console, the screen is killed, and
+// a second person comes while a run is going on.
+func TestConsoleIsSharedWithTheKernelAndASecondPerson(t *testing.T) {
+	machine := consoleMachine(t)
+
+	t.Run("kernel messages stay off the screen, and Ctrl-L wipes those that do not", func(t *testing.T) {
+		n := machine.on(t)
+		n.sees("machine#", patience)
+		before := n.ok("cat /proc/sys/kernel/printk")
+		n.types("clear; fitout" + vm.Enter)
+		n.sees("1/7 Hardware", patience)
+		require.Equal(t, "1", n.printk())
+		n.ok("for i in 1 2 3 4 5; do echo '<3>usb 1-1: device not responding' >/dev/kmsg; done")
+		n.sees("1/7 Hardware", time.Second)
+		require.NotContains(t, n.Console.Text(), "not responding")
+		n.ok("echo '<0>the sky is falling' >/dev/kmsg")
+		require.NoError(t, n.Console.WaitFor("the sky is falling", patience))
+		n.types(vm.CtrlL)
+		require.NoError(t, n.Console.WaitUntil("a clean screen", patience, func(screen string) bool {
+			return !strings.Contains(screen, "the sky is falling") && strings.Contains(screen, "1/7 Hardware") && strings.Contains(screen, "8086:10d3")
+		}))
+		n.types("q")
+		n.sees("machine#", patience)
+		require.Equal(t, before, n.ok("cat /proc/sys/kernel/printk"))
+	})
+
+	t.Run("a killed screen gives the level and the line back", func(t *testing.T) {
+		n := machine.on(t)
+		before := n.ok("cat /proc/sys/kernel/printk")
+		n.types("clear; fitout" + vm.Enter)
+		n.sees("1/7 Hardware", patience)
+		require.Equal(t, "1", n.printk())
+		screens := n.pids("[^ ]*fitout ")
+		require.Len(t, screens, 2, "one that draws, and one that gives the terminal back")
+		n.ok("kill -9 " + screens[1])
+		n.sees("machine#", patience)
+		require.Equal(t, before, n.ok("cat /proc/sys/kernel/printk"))
+		n.types("echo still $((20+3))" + vm.Enter)
+		n.sees("still 23", patience)
+	})
+
+	t.Run("a second console is offered to watch the run or to leave it", func(t *testing.T) {
+		n := machine.on(t)
+		n.types("clear; fitout" + vm.Enter)
+		toThePlan(n)
+		n.types("run" + vm.Enter)
+		require.NoError(t, n.Console.WaitFor("7/7 Running", patience))
+		runner := n.runner()
+		n.ok("kill -STOP " + runner) // the run takes as long as this test
+		defer n.Run("kill -CONT " + runner)
+
+		two := n.onSecond("fitout")
+		shown := two.screen("A run is in progress")
+		require.Contains(t, shown, "> 1 watch it")
+		require.Contains(t, shown, "3 leave it alone and quit")
+		two.keys("3\\r")
+		require.Contains(t, two.screen("exit 10"), "fitout attach")
+
+		two = n.onSecond("fitout")
+		two.screen("A run is in progress")
+		two.keys("\\r")
+		two.screen("7/7 Running")
+		n.ok("kill -CONT " + runner)
+		require.NoError(t, n.Console.WaitFor("1 of 1 device as wanted", runTime))
+		two.screen("1 of 1 device as wanted")
+		two.keys("q")
+		two.screen("exit 0")
+		n.types("q")
+		n.sees("machine#", patience)
+		require.Equal(t, "e1000e", n.driver("05.0"))
+	})
+}
+
+// toThePlan goes from the first page to the plan.
+func toThePlan(n node) {
+	n.t.Helper()
+	n.sees("1/7 Hardware", patience)
+	n.types("n")
+	n.sees("recommended: ", patience)
+	n.types(vm.Enter)
+	n.sees("4/7 Licence", patience)
+	n.types("accept" + vm.Enter)
+	n.sees("Accepted by", patience)
+	n.types(vm.Enter)
+	n.sees("5/7 When", patience)
+	n.types(n.digitOf("Load now only"))
+	n.types(vm.Enter)
+	n.sees("type  run", patience)
+}
