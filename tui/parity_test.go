@@ -2,21 +2,17 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"fitout/catalog"
 	"fitout/hostops"
 	"fitout/testdata/nodes"
 	"fitout/tui/internal/fake"
-	"fitout/tui/line"
 	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
@@ -76,49 +72,8 @@ func byWizard(t *testing.T, change func(*fake.Engine)) *answers.Answers {
 func byLine(t *testing.T, change func(*fake.Engine)) *answers.Answers {
 	e := fake.New(t.TempDir())
 	change(e)
-	master, slave, err := pty.Open()
-	require.NoError(t, err)
-	defer master.Close()
-	// The slave stays open: line mode's reader may be waiting on it still.
-	path := filepath.Join(t.TempDir(), "answers.yaml")
-	done := make(chan error, 1)
-	go func() {
-		out, err := line.Run(context.Background(), e, line.Options{In: slave, Out: slave, Reason: "--line was given", Version: "0.1.0", AnswersPath: path})
-		if err == nil && out.Exit != 0 {
-			err = fmt.Errorf("exit %d", out.Exit)
-		}
-		done <- err
-	}()
-	// What is asked, and the answer; the newest question is at the end.
-	replies := []struct{ ask, say string }{{"Which?", ""}, {"Maintenance?", "3"}, {"Image?", ""}, {"-- line", "e"}, {"type the word accept", "accept"},
-		{"Accepted by", ""}, {"When?", ""}, {"stop or continue?", ""}, {"type the word run", "run"}}
-	var out strings.Builder
-	buf := make([]byte, 4096)
-	go func() {
-		for {
-			n, err := master.Read(buf)
-			if err != nil {
-				return
-			}
-			out.Write(buf[:n])
-			last := out.String()[strings.LastIndexByte(out.String(), '\n')+1:]
-			for _, r := range replies {
-				if strings.Contains(last, r.ask) && strings.HasSuffix(last, ": ") {
-					time.Sleep(5 * time.Millisecond)
-					_, _ = master.WriteString(r.say + "\n")
-					out.Reset()
-					break
-				}
-			}
-		}
-	}()
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("line mode does not end")
-	}
-	return saved(t, path)
+	return saved(t, converse(t, e, []reply{says("Which?", ""), says("Maintenance?", "3"), says("Image?", ""), says("-- line", "e"),
+		says("Accepted by", ""), says("When?", ""), says("stop or continue?", "")}))
 }
 
 // saved is the answers file as headless would read it; when a licence was
