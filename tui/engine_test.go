@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 
 	"fitout/catalog"
 	"fitout/hostops"
+	"fitout/testdata/images"
 	"fitout/testdata/nodes"
 	"fitout/tui/internal/fake"
 	"fitout/workflow"
@@ -230,4 +232,69 @@ func TestCtrlCInARunUndoesItWithTheRealEngine(t *testing.T) {
 	h.keys("s").sees("The support bundle is").keys("q")
 	require.True(t, h.quit)
 	require.Equal(t, workflow.ExitStopped, h.m.result().Exit)
+}
+
+// TestCredentialsTypedIntoTheFormReachTheRunnerOfTheRealEngine gives user and
+// password for a registry, and finds the password nowhere but in the file that
+// was made for it.
+func TestCredentialsTypedIntoTheFormReachTheRunnerOfTheRealEngine(t *testing.T) {
+	e, reference := registryNode(t)
+	h := &harness{t: t, now: fake.Began}
+	h.begin(e, basic, 80, 24)
+	h.keys("space", "n")
+	for i := 0; i < 10 && !h.at("3/7 Image > other image"); i++ {
+		if h.at("2/7") {
+			h.keys("3", "enter")
+		}
+		h.keys("c")
+		h.wait(1e9)
+	}
+	h.keys(reference, "enter").on("3/7 Image")
+	h.wait(2e9)
+	h.sees("UNREADABLE").keys("c").on("3/7 Image > other image").sees(reference)
+	h.keys("tab", images.Username, "tab", images.Password)
+	require.NotContains(t, h.view(), images.Password)
+	h.keys("enter", "enter").on("3/7 Image")
+	h.wait(2e9)
+	require.NotContains(t, h.view(), "UNREADABLE")
+	h.toTheEnd("", "Done")
+	saved, err := os.ReadFile(h.m.c.AnswersPath)
+	require.NoError(t, err)
+	require.Contains(t, string(saved), "file: /run/fitout/auth.json")
+	require.NotContains(t, string(saved), images.Password)
+	require.NoError(t, filepath.WalkDir(e.Node.Path(e.StateDir()), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			data, rerr := os.ReadFile(p)
+			require.NoError(t, rerr)
+			require.NotContains(t, string(data), images.Password, p)
+			require.NotContains(t, string(data), base64.StdEncoding.EncodeToString([]byte(images.Username+":"+images.Password)), p)
+		}
+		return err
+	}))
+}
+
+// registryNode is the node of the real engine beside a registry that wants a
+// password, and the reference of its image.
+func registryNode(t *testing.T) (inProcess, string) {
+	t.Helper()
+	e := inProcess{realEngine(t)}
+	r := serveDriver(t, "drivers/e100:1")
+	require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+r.Addr+"/ca.crt", []byte(r.CA), 0o644))
+	return e, r.Addr + "/drivers/e100:1"
+}
+
+// serveDriver is a registry with the driver image in it.
+func serveDriver(t *testing.T, repositoryTag string) *images.Registry {
+	t.Helper()
+	r, err := images.Serve()
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	index, err := layout.ImageIndexFromPath(strings.TrimSuffix(strings.TrimPrefix(driverImage(t), "oci:"), ":1"))
+	require.NoError(t, err)
+	manifest, err := index.IndexManifest()
+	require.NoError(t, err)
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	require.NoError(t, err)
+	require.NoError(t, r.Push(img, repositoryTag))
+	return r
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/stretchr/testify/require"
 
 	"fitout/catalog"
@@ -42,16 +41,7 @@ func pictureNode(t *testing.T) *workflow.Engine {
 		nodes.Card{Address: "0000:08:00.0", ID: "8086:10d3", Subsystem: "8086:a01f", Class: "020000"},
 		nodes.Card{Address: "0000:00:02.0", ID: "1af4:1000", Subsystem: "1af4:0001", Class: "020000", Driver: "virtio-pci", Module: "virtio_pci"},
 		nodes.Disk)
-	r, err := images.Serve()
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	index, err := layout.ImageIndexFromPath(strings.TrimSuffix(strings.TrimPrefix(driverImage(t), "oci:"), ":1"))
-	require.NoError(t, err)
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	require.NoError(t, err)
-	require.NoError(t, r.Push(img, "drivers/e100:3.5.24"))
+	r := serveDriver(t, "drivers/e100:3.5.24")
 	auth := strings.ReplaceAll(r.DockerConfig(), images.GuestHost, r.Addr)
 	for file, text := range map[string]string{
 		"/etc/docker/certs.d/" + r.Addr + "/ca.crt": r.CA,

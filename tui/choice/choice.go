@@ -197,6 +197,18 @@ func (c *Choices) AcceptRisk(name string) {
 	}
 }
 
+// ReadAgain lets the images be read once more that could not be: after a login,
+// those of the catalog may want the same credentials.
+func (c *Choices) ReadAgain() {
+	for i := range c.Kinds {
+		for j := range c.Kinds[i].Offers {
+			if o := &c.Kinds[i].Offers[j]; o.Err != nil {
+				o.Examined, o.Err = nil, nil
+			}
+		}
+	}
+}
+
 // Answers is the wizard's only product. It is a fresh value each time.
 func (c *Choices) Answers() *answers.Answers {
 	a := &answers.Answers{

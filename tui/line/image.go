@@ -177,5 +177,6 @@ func (s *session) login(reference, user string) error {
 		return nil
 	}
 	s.c.RegistryAuth = file
+	s.c.ReadAgain()
 	return nil
 }

@@ -75,6 +75,7 @@ func (f *Custom) Update(msg tea.Msg) tea.Cmd {
 			return notice("Not taken: " + msg.err.Error())
 		}
 		f.Choices.RegistryAuth = msg.file
+		f.Choices.ReadAgain()
 		return f.add()
 	case tea.KeyMsg:
 		return f.key(msg)
