@@ -201,7 +201,6 @@ func foreign(m *material) []row {
 		plain, plus string
 	}{
 		{m.stock, elsewhere, "ok", asJudged},
-		{m.previous, elsewhere, asJudged, asJudged},
 		{m.older, elsewhere, asJudged, asJudged},
 		{m.oldest, elsewhere, asJudged, asJudged},
 		{m.cloud, cloudHas, asJudged, asJudged},

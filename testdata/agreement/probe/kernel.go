@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,7 @@ import (
 
 // insert hands a module file to the kernel. A packed one is handed over three
 // times: as it is, with the request to unpack it, and unpacked, as fitout and
-// modprobe do it. The last answer counts.
+// modprobe do it. The last answer counts; where nobody can unpack it, the first.
 func insert(path, params string, l *agreement.Load) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -28,11 +29,11 @@ func insert(path, params string, l *agreement.Load) error {
 		defer f.Close()
 		return unix.FinitModule(int(f.Fd()), params, 0)
 	}
-	l.Raw = try(path, l.Module, 0)
-	l.Kernel = try(path, l.Module, unix.MODULE_INIT_COMPRESSED_FILE)
+	raw := try(path, l.Module, 0)
+	l.Raw, l.Kernel = word(raw), word(try(path, l.Module, unix.MODULE_INIT_COMPRESSED_FILE))
 	r, _, err := module.Decompress(bytes.NewReader(data))
 	if err != nil {
-		return fmt.Errorf("unpacking: %w", err)
+		return raw
 	}
 	fd, err := unix.MemfdCreate("module", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -41,7 +42,7 @@ func insert(path, params string, l *agreement.Load) error {
 	w := os.NewFile(uintptr(fd), "module")
 	defer w.Close()
 	if _, err := io.Copy(w, r); err != nil {
-		return fmt.Errorf("unpacking: %w", err)
+		return raw
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
@@ -52,20 +53,29 @@ func insert(path, params string, l *agreement.Load) error {
 }
 
 // try loads a packed file and takes the module out at once.
-func try(path, name string, flags int) string {
+func try(path, name string, flags int) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	defer f.Close()
 	if err := unix.FinitModule(int(f.Fd()), "", flags); err != nil {
-		if errno, ok := err.(unix.Errno); ok {
-			return unix.ErrnoName(errno)
-		}
-		return err.Error()
+		return err
 	}
 	remove(name)
-	return "ok"
+	return nil
+}
+
+// word is an errno's name, "ok" for none.
+func word(err error) string {
+	var errno unix.Errno
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &errno):
+		return unix.ErrnoName(errno)
+	}
+	return err.Error()
 }
 
 func remove(name string) {
