@@ -122,6 +122,8 @@ func (p *Images) verdict(o *choice.Offer, at, kernel int) string {
 	switch {
 	case o.Err != nil:
 		return p.Theme.Paint(look.Bad, "UNREADABLE")
+	case o.Examined == nil && at == p.reading && p.percent >= 100:
+		return "judging"
 	case o.Examined == nil && at == p.reading && p.percent > 0:
 		return fmt.Sprintf("reading %d%%", p.percent)
 	case o.Examined == nil && at == p.reading:
