@@ -127,6 +127,37 @@ func TestConsoleIsSharedWithTheKernelAndASecondPerson(t *testing.T) {
 		n.sees("still 23", patience)
 	})
 
+	t.Run("the kernel's lines about a card are on its page", func(t *testing.T) {
+		n := machine.on(t)
+		n.types("clear; fitout" + vm.Enter)
+		n.sees("1/7 Hardware", patience)
+		n.types(vm.Enter)
+		n.sees("0000:00:05.0", patience)
+		n.types("m")
+		n.sees("[8086:10d3]", patience) // as the kernel says it when it finds a function
+		n.types(vm.CtrlC)
+		n.sees("machine#", patience)
+	})
+
+	t.Run("Ctrl-C in a run undoes what it did and ends with 11", func(t *testing.T) {
+		n := machine.on(t)
+		before := n.state()
+		n.types("clear; fitout; echo ended with $?" + vm.Enter)
+		toThePlan(n)
+		n.types("run" + vm.Enter)
+		require.NoError(t, n.Console.WaitFor("7/7 Running", patience))
+		runner := n.runner()
+		n.ok("kill -STOP " + runner) // it must not be over before the key is typed
+		n.types(vm.CtrlC)
+		n.sees("It stops after this step", patience)
+		n.ok("kill -CONT " + runner)
+		n.sees("STOPPED", runTime)
+		require.Equal(t, "", n.driver("05.0"))
+		require.Equal(t, before, n.state())
+		n.types("q")
+		n.sees("ended with 11", patience)
+	})
+
 	t.Run("a second console is offered to watch the run or to leave it", func(t *testing.T) {
 		n := machine.on(t)
 		n.types("clear; fitout" + vm.Enter)
@@ -164,7 +195,7 @@ func toThePlan(n node) {
 	n.t.Helper()
 	n.sees("1/7 Hardware", patience)
 	n.types("n")
-	n.sees("recommended: ", patience)
+	n.sees("recommended: ", runTime) // the kernel's symbols are read the first time
 	n.types(vm.Enter)
 	n.sees("4/7 Licence", patience)
 	n.types("accept" + vm.Enter)

@@ -13,6 +13,7 @@ import (
 
 // A node with no network at all: the driver comes on a stick.
 func TestAirGappedNode(t *testing.T) {
+	t.Parallel()
 	stock := kernel(t, debian.Stock)
 	stick := t.TempDir()
 	kernels := []debian.Kernel{stock}

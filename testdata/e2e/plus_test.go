@@ -15,6 +15,7 @@ import (
 // modules that are .ko.xz files; beside it another kernel that may boot, for
 // which the driver is kept as well.
 func TestKernelReleaseWithPlusAndXZModules(t *testing.T) {
+	t.Parallel()
 	plus, stock := kernel(t, debian.Plus), kernel(t, debian.Stock)
 	require.Contains(t, plus.Release, "+")
 	registry, err := images.Serve()

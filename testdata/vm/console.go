@@ -149,6 +149,12 @@ func (c *Console) Log() string {
 	return string(c.log)
 }
 
+// End is the last lines that were written to the port.
+func (c *Console) End(lines int) string {
+	all := strings.Split(strings.ReplaceAll(c.Log(), "\r", ""), "\n")
+	return strings.Join(all[max(len(all)-lines, 0):], "\n")
+}
+
 // WaitFor waits until the screen shows the text.
 func (c *Console) WaitFor(text string, limit time.Duration) error {
 	return c.WaitUntil(fmt.Sprintf("%q", text), limit, func(screen string) bool { return strings.Contains(screen, text) })

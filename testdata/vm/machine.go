@@ -20,7 +20,7 @@ import (
 
 // Limits of the machine's own doings. They are generous: the host may be busy.
 const (
-	bootLimit = 4 * time.Minute
+	bootLimit = 3 * time.Minute
 	runLimit  = 3 * time.Minute
 	stopLimit = time.Minute
 )
@@ -52,7 +52,7 @@ func Start(t testing.TB, cfg Config) *Machine {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the machine's console at the end:\n%s", m.Console.Text())
+			t.Logf("the machine's console at the end:\n%s\nand before:\n%s", m.Console.Text(), m.Console.End(40))
 			if m.agent != nil {
 				log, _ := m.RunFor(20*time.Second, "dmesg | tail -n 40")
 				t.Logf("the machine's kernel log:\n%s", log)
@@ -92,12 +92,23 @@ func (m *Machine) Boot(kernel debian.Kernel) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	if err := m.startQEMU(m.cfg.qemuArgs(m.dir, kernel, root, initramfs)); err != nil {
-		return err
+	for try := 0; ; try++ {
+		start := time.Now()
+		if err := m.startQEMU(m.cfg.qemuArgs(m.dir, kernel, root, initramfs)); err != nil {
+			return err
+		}
+		// A machine that hangs in the emulator's own start is started once more;
+		// nothing that is under test has run by then.
+		err := m.waitUp(start)
+		if !errors.Is(err, errNotUp) || try == 1 {
+			return err
+		}
+		m.kill()
 	}
-	return m.waitUp(start)
 }
+
+// errNotUp says that the machine runs, and did not come up in time.
+var errNotUp = errors.New("the machine was not up in time")
 
 // startQEMU starts the process and takes hold of its sockets before the
 // machine's first instruction.
@@ -165,7 +176,7 @@ func (m *Machine) waitUp(start time.Time) error {
 	case <-m.exited:
 		return fmt.Errorf("QEMU ended while the machine booted: %s", m.stderr)
 	case <-ctx.Done():
-		return fmt.Errorf("the machine was not up after %s; its console:\n%s", bootLimit, m.Console.Text())
+		return fmt.Errorf("%w (%s); the end of what its console said:\n%s", errNotUp, bootLimit, m.Console.End(60))
 	}
 }
 
