@@ -46,6 +46,11 @@ func (s *Symbols) Lookup(name string) (Symbol, bool) {
 		s.harvest.until(s, name)
 	}
 	sym, ok := s.byName[name]
+	if ok && !sym.TermsKnown && s.origin == FromImage {
+		// Modules import it, but neither the kernel nor a module that is here
+		// exports it: its own module is missing.
+		return Symbol{}, false
+	}
 	return sym, ok
 }
 

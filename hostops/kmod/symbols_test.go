@@ -231,3 +231,16 @@ func TestReadSymversRefusesWhatIsNone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, kmod.Symbol{CRC: 0xdeadbeef, HasCRC: true, TermsKnown: true, GPLOnly: true, Module: "snd_pcm"}, got["snd_x"])
 }
+
+func TestImportOfAModuleThatIsMissingIsNotAnExportOfTheKernel(t *testing.T) {
+	byName := map[string]kmod.Symbol{
+		"nvme_io_timeout": {CRC: 1, HasCRC: true, Module: "vmlinux"}, // only seen as an import
+		"printk":          {CRC: 2, HasCRC: true, TermsKnown: true, Module: "vmlinux"},
+	}
+	_, ok := kmod.NewSymbols(kmod.FromImage, byName).Lookup("nvme_io_timeout")
+	require.False(t, ok, "the kernel's image has all that it exports")
+	_, ok = kmod.NewSymbols(kmod.FromModules, byName).Lookup("nvme_io_timeout")
+	require.True(t, ok, "a harvest alone cannot tell")
+	_, ok = kmod.NewSymbols(kmod.FromImage, byName).Lookup("printk")
+	require.True(t, ok)
+}
