@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -116,10 +117,13 @@ func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Invent
 	if err != nil {
 		return nil, err
 	}
-	// An image for one other kernel may still serve this one (it is judged by
-	// its symbols): when nothing was found, take what is there.
-	if other := x.found.sortedReleases(); len(want.Releases) > 0 && !want.OnlyLicences && !x.hasModules() && len(other) == 1 {
-		sel.releases = map[string]bool{other[0]: true}
+	// An image for other kernels may still serve this one (it is judged by its
+	// symbols): when nothing was found, take what is there.
+	if len(want.Releases) > 0 && !want.OnlyLicences && !x.hasModules() && len(x.found.releases) > 0 {
+		if err := emptyRoot(root); err != nil {
+			return nil, err
+		}
+		sel.releases = nil
 		if x, err = img.extract(ctx, root, sel); err != nil {
 			return nil, err
 		}
@@ -138,6 +142,24 @@ func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Invent
 		return nil, err
 	}
 	return inv, inv.write(dir)
+}
+
+// emptyRoot takes out what a first pass wrote, all but the marker: a second one
+// finds the directory as the first did.
+func emptyRoot(root *os.Root) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", root.Name(), err)
+	}
+	for _, e := range entries {
+		if e.Name() == markerName {
+			continue
+		}
+		if err := root.RemoveAll(e.Name()); err != nil {
+			return fmt.Errorf("emptying %s: %w", root.Name(), err)
+		}
+	}
+	return nil
 }
 
 // progressEvery is how often progress is told; each telling may be a line in a

@@ -103,6 +103,25 @@ func TestLicenceIsReadBeforeTheDriver(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(store, "firmware"))
 }
 
+// An image that has no build for the node's kernel is kept with the builds it
+// has, to be judged by their symbols; its licence is read twice and is one file.
+func TestImageForOtherKernelsOnlyIsKept(t *testing.T) {
+	dir := t.TempDir()
+	_, err := twoKernels(t, "oci:"+dir+":v1")
+	require.NoError(t, err)
+	inv, _ := fetchedFor(t, "oci:"+dir+":v1", Want{Releases: []string{"6.1.0-58-amd64"}, Licences: true})
+	require.Equal(t, []string{"6.1.0-55-amd64", "6.1.0-57-amd64"}, inv.Releases)
+	require.Len(t, inv.Kernels, 2)
+	require.Equal(t, "terms", inv.Licences[0].Text)
+
+	// Neither a packed image nor one kernel alone is needed for that.
+	layer := layerOf(t, ent{name: "opt/lib/modules/6.1.0-55-amd64/dummy.ko", data: realModule(t, "6.1.0-55-amd64/dummy.ko")},
+		ent{name: "licenses/LICENSE", data: "terms"})
+	inv, _, err = fetchLayers(t, Want{Releases: []string{"6.1.0-58-amd64"}, Licences: true}, layer)
+	require.NoError(t, err)
+	require.Equal(t, "6.1.0-55-amd64", inv.Kernels[0].Release)
+}
+
 // Of a packed layer only the wanted modules and what they need are read, by
 // range and verified; a registry without ranges gives the layer whole.
 func TestOnlyTheWantedModulesAreFetched(t *testing.T) {
