@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"os"
 	"path/filepath"
@@ -169,9 +171,39 @@ func TestAnswersBecomeABoundCardAndRollbackTakesItBack(t *testing.T) {
 	require.NotEmpty(t, rm.Steps)
 	code = run.Execute(context.Background(), e.Node, run.Dir(e.StateDir(), "2026-1130-01"), workflow.Kinds(), run.Options{Mode: journal.ModeRollback})
 	require.Equal(t, 0, code)
+	events, err := journal.Read(e.Node.Path(run.Dir(e.StateDir(), "2026-1130-01")))
+	require.NoError(t, err)
+	require.Empty(t, journal.Summarise(events).Devices, "nothing is said of a device that is bound no more")
 	_, err = e.Node.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
 	require.Error(t, err)
 	require.False(t, e.Node.Exists("/run/fitout/tree"))
+}
+
+// A removal deletes what a rollback would need: there is no way back from it,
+// nor from the run whose driver it took.
+func TestRemovalIsNotRolledBack(t *testing.T) {
+	e := engineOn(t)
+	a := answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow)
+	sum := sha256.Sum256([]byte(licenceText))
+	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:" + hex.EncodeToString(sum[:]), Accepted: true, By: "ops@example.com"}}
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	code, _ := execute(t, e, p)
+	require.Equal(t, 0, code)
+	rm, err := e.PlanRemove(t.Context(), p.Drivers[0].Name)
+	require.NoError(t, err)
+	const id = "2026-1130-02"
+	dir := run.Dir(e.StateDir(), id)
+	require.NoError(t, plan.Save(e.Node, dir, rm))
+	require.Equal(t, 0, run.Execute(t.Context(), e.Node, dir, workflow.Kinds(), run.Options{}))
+	for _, of := range []string{"2026-1130-01", id} {
+		_, err = e.RollbackText(t.Context(), of)
+		require.ErrorIs(t, err, run.ErrFinal, of)
+		require.Equal(t, workflow.ExitForbidden, run.Execute(t.Context(), e.Node, run.Dir(e.StateDir(), of), workflow.Kinds(), run.Options{Mode: journal.ModeRollback}))
+	}
+	st, err := e.Status(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, st.Drivers)
 }
 
 func TestModulesOfAnotherFlavourAreRefusedBeforeAnythingChanges(t *testing.T) {

@@ -111,6 +111,8 @@ func runError(err error) error {
 		return &Error{Exit: ExitForbidden, Code: "run-unfinished", Message: err.Error(), Err: err}
 	case errors.Is(err, run.ErrBuiltOn):
 		return &Error{Exit: ExitForbidden, Code: "built-on", Message: err.Error(), Err: err}
+	case errors.Is(err, run.ErrFinal):
+		return &Error{Exit: ExitForbidden, Code: "removed-for-good", Message: err.Error(), Err: err}
 	case errors.As(err, &refused):
 		return &Error{Exit: refused.Exit, Code: "run-refused", Message: err.Error(), Err: err}
 	}

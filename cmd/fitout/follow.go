@@ -105,7 +105,7 @@ func (a *app) resultText(id string, sum journal.Summary) {
 	for _, l := range sum.NotUndone {
 		a.printf("  not undone: %s\n", l)
 	}
-	if sum.Exit == workflow.ExitDone {
+	if run.CanRollback(a.engine.Node, a.engine.StateDir(), id) == nil && sum.Exit == workflow.ExitDone && sum.Outcome != journal.OutcomeRolledBack {
 		a.printf("Undo:  fitout rollback %s\n", id)
 	}
 	a.printf("Log:   fitout logs %s\n", id)

@@ -58,6 +58,8 @@ var errorCodes = []Entry{
 		Meaning: "The runner is a process of its own; it could not be started. Nothing was changed.", Cure: "read the cause, then start again"},
 	{Code: "built-on", Severity: Block, Title: "a later run builds on it", Sentence: "a later run builds on run %s",
 		Meaning: "Undoing a run under another one would break that one.", Cure: "undo the later run first"},
+	{Code: "removed-for-good", Severity: Block, Title: "the driver was removed for good", Sentence: "run %s removed the driver for good",
+		Meaning: "A removal deletes the driver's files, so neither it nor a run before it can be rolled back.", Cure: "fit it anew: fitout apply -a FILE"},
 	{Code: "bad-reference", Severity: Block, Title: "this names no image", Sentence: "%s names no image",
 		Meaning: "A reference is HOST[:PORT]/REPOSITORY:TAG, ...@sha256:DIGEST, oci:DIR, oci-archive:FILE, docker-archive:FILE, or a path.", Cure: "correct the reference"},
 	{Code: "not-found", Severity: Block, Title: "the repository is not there", Sentence: "%s: the repository does not exist or cannot be seen",

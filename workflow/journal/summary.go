@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -37,8 +38,12 @@ type Summary struct {
 	Message   string
 	NotUndone []string
 	// Failed is the index of the step that failed first, -1 for none.
-	Failed  int
+	Failed int
+	// Devices as the last step that measured them found them. Once that step
+	// is undone, "it works" is no longer so; why one did not work stays.
 	Devices []DeviceResult
+	// measured is the number of that step.
+	measured int
 	// Question is the one that waits for an answer, nil for none.
 	Question *Event
 	Findings []Event
@@ -161,6 +166,9 @@ func (s *Summary) step(e Event) {
 	case Undone:
 		s.Current = -1
 		st.Ended, st.Action = e.Time, nil
+		if s.measured == i+1 {
+			s.Devices = slices.DeleteFunc(s.Devices, func(d DeviceResult) bool { return d.OK })
+		}
 	}
 }
 
@@ -169,6 +177,7 @@ func (s *Summary) result(e Event) {
 	if e.Device == nil {
 		return
 	}
+	s.measured = s.find(e) + 1
 	for i := range s.Devices {
 		if s.Devices[i].Address == e.Device.Address {
 			s.Devices[i] = *e.Device

@@ -124,6 +124,9 @@ type Listed struct {
 	InProgress, Broken bool
 	// InEffect: it changed things that were not undone.
 	InEffect bool
+	// Final: it took its drivers off the node and deleted their files. Nothing
+	// brings them back but another run.
+	Final bool
 	// Damaged says why its plan or journal could not be read.
 	Damaged string
 }
@@ -142,6 +145,10 @@ func List(n *hostops.Node, stateDir string) ([]Listed, error) {
 	return out, nil
 }
 
+// final is the last step of a removal: those before it deleted files, and after
+// it there is no way back.
+const final = "forget"
+
 // describe reads one run.
 func describe(n *hostops.Node, stateDir, id string, inProgress bool) Listed {
 	l := Listed{ID: id, Dir: Dir(stateDir, id), InProgress: inProgress}
@@ -156,6 +163,9 @@ func describe(n *hostops.Node, stateDir, id string, inProgress bool) Listed {
 	}
 	l.Damaged = strings.Join(damaged, "; ")
 	l.InEffect = slices.ContainsFunc(l.Summary.Steps, func(s journal.StepState) bool { return s.Action != nil })
+	l.Final = slices.ContainsFunc(l.Summary.Steps, func(s journal.StepState) bool {
+		return s.ID == final && s.State != journal.Pending && s.Action != nil
+	})
 	l.Broken = !inProgress && len(events) > 0 && (!l.Summary.Ended || l.Summary.Outcome == journal.OutcomeHung)
 	return l
 }

@@ -14,6 +14,9 @@ import (
 // ErrBuiltOn says that a later run builds on the one that is to be undone.
 var ErrBuiltOn = errors.New("a later run builds on it")
 
+// ErrFinal says that a run took its driver off the node for good.
+var ErrFinal = errors.New("it removed the driver and deleted its files; to have the driver again, fit it anew: fitout apply -a FILE")
+
 // CanRollback says why a run cannot be undone now; nil when it can. Undoing a
 // run under a later one of the same driver would put back what that one
 // replaced.
@@ -29,8 +32,14 @@ func CanRollback(n *hostops.Node, stateDir, id string) error {
 	if all[at].Damaged != "" {
 		return fmt.Errorf("run %s cannot be rolled back: its record is damaged: %s", id, all[at].Damaged)
 	}
+	if all[at].Final && all[at].Summary.Ended {
+		return fmt.Errorf("run %s cannot be rolled back: %w", id, ErrFinal)
+	}
 	var later []string
 	for _, l := range all[at+1:] {
+		if l.Final && shares(all[at], l) {
+			return fmt.Errorf("run %s cannot be rolled back: run %s came after it: %w", id, l.ID, ErrFinal)
+		}
 		if (l.InEffect || l.InProgress) && shares(all[at], l) {
 			later = append(later, l.ID)
 		}
