@@ -37,6 +37,9 @@ func (a *app) planVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use: "plan -a FILE", Short: "Resolve an answers file on this node and print the plan", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageError{fmt.Errorf("plan needs an answers file: fitout plan -a FILE")}
+			}
 			p, err := a.resolve(cmd.Context(), file)
 			if err != nil {
 				return err
@@ -46,7 +49,6 @@ func (a *app) planVerb() *cobra.Command {
 	}
 	c.Flags().StringVarP(&file, "answers-file", "a", "", "the answers file (\"-\": standard input)")
 	c.Flags().StringSliceVar(&a.applyOptions.risks, "accept-risk", nil, "accept this named risk (may be repeated)")
-	_ = c.MarkFlagRequired("answers-file")
 	return c
 }
 

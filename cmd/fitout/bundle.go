@@ -21,6 +21,9 @@ func (a *app) bundleVerb() *cobra.Command {
 			id := ""
 			if len(args) == 1 {
 				id = args[0]
+				if err := a.knownRun(id); err != nil {
+					return err
+				}
 			}
 			files, err := e.BundleFiles(cmd.Context(), id)
 			if err != nil {

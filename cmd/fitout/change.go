@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -86,6 +85,9 @@ func (a *app) rollbackVerb() *cobra.Command {
 			}
 			e, err := a.open()
 			if err != nil {
+				return err
+			}
+			if err := a.knownRun(args[0]); err != nil {
 				return err
 			}
 			undo, err := e.RollbackText(cmd.Context(), args[0])
@@ -202,7 +204,10 @@ func (a *app) allowVerb() *cobra.Command {
 			if err := e.Allow(args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "The next upgrade to %s goes through once, without its driver.\n", args[0])
+			if a.json {
+				return a.printJSON("Allowed", map[string]any{"kernel": args[0]})
+			}
+			a.printf("The next upgrade to %s goes through once, without its driver.\n", args[0])
 			return nil
 		},
 	}

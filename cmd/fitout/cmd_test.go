@@ -169,6 +169,24 @@ func TestJSONIsOneDocumentWhateverHappens(t *testing.T) {
 	}
 }
 
+func TestWrongUseEndsWithTwo(t *testing.T) {
+	root := nodes.Build(t)
+	for _, args := range [][]string{{"no-such-verb"}, {"plan"}, {"apply"}, {"answers", "no-such-verb"}, {"image", "no-such-verb"},
+		{"devices", "extra"}, {"--no-such-flag"}, {"rollback"}} {
+		require.Equal(t, 2, call(t, append([]string{"--root", root}, args...)...).code, "%v", args)
+	}
+	require.Contains(t, call(t, "--root", root, "--no-such-flag", "--json").out, `"usage"`)
+}
+
+func TestRunThatIsNotThereIsSaidToBeNone(t *testing.T) {
+	root := nodes.Build(t)
+	for _, verb := range []string{"history", "logs", "attach", "cancel", "bundle", "rollback"} {
+		r := call(t, "--root", root, verb, "2026-1130-77")
+		require.Equal(t, 4, r.code, verb)
+		require.Contains(t, r.err, "there is no run 2026-1130-77 on this node", verb)
+	}
+}
+
 func TestMisspeltKeyIsNamedWithItsLineAndNothingRuns(t *testing.T) {
 	root := nodes.Build(t)
 	bad := filepath.Join(t.TempDir(), "answers.yaml")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,8 @@ func execute(args []string, in, out, errOut *os.File) int {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
+	// An unknown flag ends the reading of flags, --json among them.
+	a.json = a.json || errors.As(err, new(usageError)) && slices.Contains(args, "--json")
 	return a.finish(err)
 }
 
@@ -76,14 +79,22 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(a.runVerbs()...)
 	root.AddCommand(a.fileVerbs()...)
 	root.AddCommand(a.hiddenVerbs()...)
-	for _, c := range root.Commands() {
-		wrapArgs(c)
-	}
+	a.wrapArgs(root)
 	return root
 }
 
-// wrapArgs makes a wrong number of arguments a usage error in every verb.
-func wrapArgs(c *cobra.Command) {
+// wrapArgs makes a wrong number of arguments, and a verb that is none, a usage
+// error everywhere.
+func (a *app) wrapArgs(c *cobra.Command) {
+	if !c.Runnable() {
+		c.Args = cobra.NoArgs
+		c.RunE = func(c *cobra.Command, _ []string) error {
+			if a.json {
+				return usageError{fmt.Errorf("%s needs a verb of its own (see: %s --help)", c.CommandPath(), c.CommandPath())}
+			}
+			return c.Help()
+		}
+	}
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
@@ -93,7 +104,7 @@ func wrapArgs(c *cobra.Command) {
 		}
 	}
 	for _, sub := range c.Commands() {
-		wrapArgs(sub)
+		a.wrapArgs(sub)
 	}
 }
 

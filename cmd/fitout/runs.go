@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -142,11 +143,22 @@ func (a *app) showRun(id string) error {
 }
 
 func (a *app) events(id string) ([]journal.Event, error) {
-	events, err := journal.Read(a.engine.RunDir(id))
-	if err != nil {
-		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-run", Message: "there is no run " + id + " on this node", Hint: "see: fitout history", Err: err}
+	if err := a.knownRun(id); err != nil {
+		return nil, err
 	}
-	return events, nil
+	return journal.Read(a.engine.RunDir(id))
+}
+
+// knownRun says that a run of that id is not on this node.
+func (a *app) knownRun(id string) error {
+	runs, err := run.List(a.engine.Node, a.engine.StateDir())
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(runs, func(r run.Listed) bool { return r.ID == id }) {
+		return &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-run", Message: "there is no run " + id + " on this node", Hint: "see: fitout history"}
+	}
+	return nil
 }
 
 // latest is the run in progress, or the last one.
@@ -156,7 +168,7 @@ func (a *app) latest(args []string) (string, error) {
 		return "", err
 	}
 	if len(args) == 1 {
-		return args[0], nil
+		return args[0], a.knownRun(args[0])
 	}
 	if id := e.Current(); id != "" {
 		return id, nil
