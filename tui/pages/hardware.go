@@ -232,13 +232,13 @@ func (h *Hardware) facts(w int) []string {
 			lines = append(lines, "Running kernel   "+k.Release)
 		}
 	}
-	wanting := 0
+	without := 0
 	for _, k := range s.Kinds {
-		if choice.Wanting(k.State) {
-			wanting++
+		if k.Driver == "" && choice.Listed(k.State) {
+			without++
 		}
 	}
-	return append(lines, look.Cut(fmt.Sprintf("Secure Boot %s   %s without a driver   %s", orUnknown(s.SecureBoot), look.Count(wanting, "kind"), h.Theme.Text(s.Host.Title)), w))
+	return append(lines, look.Cut(fmt.Sprintf("Secure Boot %s   %s without a driver   %s", orUnknown(s.SecureBoot), look.Count(without, "kind"), h.Theme.Text(s.Host.Title)), w))
 }
 
 func orUnknown(s string) string {
