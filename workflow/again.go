@@ -4,18 +4,26 @@ import (
 	"context"
 	"slices"
 
-	"fitout/hostops/kmod"
 	"fitout/workflow/answers"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
 )
 
 // PlanAgain lays out load or persist of a driver that is installed already, from
-// what its record says, without asking anything that was answered before.
+// what its record says, without asking anything that was answered before. What
+// is kept stays kept when it is only to be loaded.
 func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) (*plan.Plan, error) {
 	r, _, _, err := e.record(name)
 	if err != nil {
 		return nil, err
+	}
+	if when == answers.LoadNow {
+		switch r.Driver.When {
+		case answers.Persist, answers.LoadNowPersist:
+			when = answers.LoadNowPersist
+		case answers.AtBoot, answers.LoadNowAtBoot:
+			when = answers.LoadNowAtBoot
+		}
 	}
 	return e.Plan(ctx, e.answersOf(r, when), nil)
 }
@@ -62,7 +70,7 @@ func (e *Engine) PlanUnload(ctx context.Context, name string) (*plan.Plan, error
 		if err := b.lifelines(leaving); err != nil {
 			return nil, err
 		}
-		b.add("unload", &kmod.UnloadModules{Names: leaving})
+		b.unload(leaving)
 	}
 	return pl, b.done(ctx)
 }

@@ -206,6 +206,34 @@ func TestRemovalIsNotRolledBack(t *testing.T) {
 	require.Empty(t, st.Drivers)
 }
 
+// Undoing an unload brings back the build that fitout had loaded, which the
+// kernel's own tree does not have; loading again leaves the driver kept.
+func TestUnloadIsUndoneAndLoadLeavesADriverKept(t *testing.T) {
+	e := engineOn(t)
+	a := answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNowPersist)
+	sum := sha256.Sum256([]byte(licenceText))
+	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:" + hex.EncodeToString(sum[:]), Accepted: true, By: "ops@example.com"}}
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	code, _ := execute(t, e, p)
+	require.Equal(t, 0, code)
+	bound := func() bool {
+		link, err := e.Node.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
+		return err == nil && filepath.Base(link) == "e100"
+	}
+	unload, err := e.PlanUnload(t.Context(), "e100")
+	require.NoError(t, err)
+	dir := run.Dir(e.StateDir(), "2026-1130-02")
+	require.NoError(t, plan.Save(e.Node, dir, unload))
+	require.Equal(t, 0, run.Execute(t.Context(), e.Node, dir, workflow.Kinds(), run.Options{}))
+	require.False(t, bound())
+	again, err := e.PlanAgain(t.Context(), "e100", answers.LoadNow)
+	require.NoError(t, err)
+	require.Equal(t, answers.LoadNowPersist, again.Drivers[0].When)
+	require.Equal(t, 0, run.Execute(t.Context(), e.Node, dir, workflow.Kinds(), run.Options{Mode: journal.ModeRollback}))
+	require.True(t, bound())
+}
+
 func TestModulesOfAnotherFlavourAreRefusedBeforeAnythingChanges(t *testing.T) {
 	e := engineOn(t)
 	_, err := e.Plan(context.Background(), answersFor(driverImage(t, "6.1.0-57-rt-amd64", nodes.Release, "mii"), answers.LoadNow), nil)

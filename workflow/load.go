@@ -131,8 +131,14 @@ func (b *builder) swap(c choice) ([]string, error) {
 	if err := b.lifelines(leaving); err != nil {
 		return nil, err
 	}
-	b.add("unload", &kmod.UnloadModules{Names: leaving})
+	b.unload(leaving)
 	return leaving, nil
+}
+
+// unload adds the step that takes modules away; undone, it finds again those
+// that fitout itself loaded.
+func (b *builder) unload(names []string) {
+	b.add("unload", &kmod.UnloadModules{Names: names, Trees: []string{volatileTree, path.Join(b.s.Host.StateDir, "tree")}})
 }
 
 // replaced are the modules that come back when the driver is removed: those that

@@ -48,7 +48,7 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 		if err := b.lifelines(leaving); err != nil {
 			return nil, err
 		}
-		b.add("unload", &kmod.UnloadModules{Names: leaving})
+		b.unload(leaving)
 	}
 	last := len(all) == 1
 	acts, err := family.Remove(name, last)

@@ -19,6 +19,9 @@ import (
 // parameters, and waits for the devices to be bound as before.
 type UnloadModules struct {
 	Names []string
+	// Trees are node paths beside the kernel's own tree that modules may have
+	// been loaded from ("/run/fitout/tree"): Undo looks there for the very build.
+	Trees []string
 	// Removed is what Prepare found loaded, in the order of unloading.
 	Removed  []RemovedModule
 	Prepared bool
@@ -26,7 +29,7 @@ type UnloadModules struct {
 
 // RemovedModule is what has to be known to bring a module back.
 type RemovedModule struct {
-	Name, Srcversion string
+	Name, Srcversion, BuildID string
 	// Path is the node path of its file in the kernel's own tree, "" when
 	// there is none; Needs are the modules it depends on, first to load first.
 	Path  string
@@ -83,7 +86,7 @@ func (a *UnloadModules) Prepare(_ context.Context, n *hostops.Node) error {
 	tables := OpenTables(n, path.Join("/lib/modules", release))
 	a.Removed = nil
 	for _, m := range order {
-		r := RemovedModule{Name: m.Name, Srcversion: m.Srcversion, Params: shownParams(n, m.Name), Devices: boundTo(n, m.Name)}
+		r := RemovedModule{Name: m.Name, Srcversion: m.Srcversion, BuildID: m.BuildID, Params: shownParams(n, m.Name), Devices: boundTo(n, m.Name)}
 		r.Path, _ = tables.Path(m.Name)
 		r.Needs = tables.Depends(m.Name)
 		slices.Reverse(r.Needs)
@@ -216,7 +219,7 @@ func (a *UnloadModules) Done(_ context.Context, n *hostops.Node) (bool, error) {
 func (a *UnloadModules) Undo(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
 	var failed []error
 	for _, r := range slices.Backward(a.Removed) {
-		if err := r.restore(ctx, n, out); err != nil {
+		if err := r.restore(ctx, n, a.Trees, out); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -230,7 +233,28 @@ func (a *UnloadModules) Undo(ctx context.Context, n *hostops.Node, out hostops.S
 	return errors.Join(failed...)
 }
 
-func (r *RemovedModule) restore(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
+// file is where the module is loaded from again, and what it needs: the very
+// build that was loaded, wherever it lies; else the kernel's own.
+func (r *RemovedModule) file(n *hostops.Node, trees []string) (string, []string) {
+	updates := path.Join("lib/modules", n.Kernel.Release(), "updates/*/*.ko*")
+	var candidates []string
+	for _, t := range trees {
+		candidates = append(candidates, n.Glob(path.Join(t, updates))...)
+	}
+	was := &LoadedModule{Name: r.Name, Srcversion: r.Srcversion, BuildID: r.BuildID}
+	for _, c := range candidates {
+		if base, _, _ := strings.Cut(path.Base(c), ".ko"); module.Normalize(base) != r.Name {
+			continue
+		}
+		info, err := module.ReadFile(n.Path(c), module.Limits{Only: module.Modinfo | module.BuildIDs})
+		if err == nil && (&LoadFile{Name: info.Name, Srcversion: info.Srcversion, BuildID: info.BuildID}).is(was) {
+			return c, info.Depends
+		}
+	}
+	return r.Path, r.Needs
+}
+
+func (r *RemovedModule) restore(ctx context.Context, n *hostops.Node, trees []string, out hostops.Sink) error {
 	m, err := loaded(n, r.Name)
 	if err != nil {
 		return err
@@ -238,17 +262,22 @@ func (r *RemovedModule) restore(ctx context.Context, n *hostops.Node, out hostop
 	if m != nil {
 		return nil
 	}
-	if r.Path == "" {
+	from, needs := r.file(n, trees)
+	if from == "" {
 		return fmt.Errorf("loading %s again: the running kernel's own tree has no such module; load it from where it came", r.Name)
 	}
 	tables := OpenTables(n, path.Join("/lib/modules", n.Kernel.Release()))
 	var files []LoadFile
-	for _, dep := range r.Needs {
-		if file, ok := tables.Path(dep); ok {
-			files = append(files, LoadFile{Name: dep, Path: file})
+	for _, need := range needs {
+		deps := tables.Depends(need) // the last is to be loaded first
+		slices.Reverse(deps)
+		for _, dep := range append(deps, need) {
+			if file, ok := tables.Path(dep); ok && !slices.ContainsFunc(files, func(f LoadFile) bool { return f.Name == dep }) {
+				files = append(files, LoadFile{Name: dep, Path: file})
+			}
 		}
 	}
-	load := &LoadModules{Files: append(files, LoadFile{Name: r.Name, Path: r.Path, Params: JoinParams(r.Params)})}
+	load := &LoadModules{Files: append(files, LoadFile{Name: r.Name, Path: from, Params: JoinParams(r.Params)})}
 	err = load.Do(ctx, n, out)
 	var refusal *Refusal
 	if errors.As(err, &refusal) && refusal.Errno == "EINVAL" && len(r.Params) > 0 {
