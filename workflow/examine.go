@@ -286,7 +286,7 @@ func noImage(kernel host.Kernel, ref string, err error) judge.Judgement {
 func ImageError(reference string, err error) error {
 	var ie *image.Error
 	if !errors.As(err, &ie) {
-		return stopf(ExitUndone, "image", "", "reading %s: %v", reference, err)
+		return stopf(ExitForbidden, "image", "", "reading %s: %v", reference, err)
 	}
 	return &Error{Exit: imageExit(ie.Code), Code: string(ie.Code), Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: ie.Hint, Err: err}
 }

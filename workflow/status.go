@@ -18,13 +18,15 @@ import (
 
 // Status is what is true of the node now: measured, not remembered.
 type Status struct {
-	Kernel       string         `json:"kernel"`
-	BootID       string         `json:"bootId"`
-	Drivers      []DriverStatus `json:"drivers"`
-	Gate         GateStatus     `json:"gate"`
-	Run          *string        `json:"run"`
-	RebootNeeded bool           `json:"rebootNeeded"`
-	Why          []string       `json:"rebootReasons,omitempty"`
+	Kernel  string         `json:"kernel"`
+	BootID  string         `json:"bootId"`
+	Drivers []DriverStatus `json:"drivers"`
+	Gate    GateStatus     `json:"gate"`
+	Run     *string        `json:"run"`
+	// Unfinished is a run that was cut short and is neither resumed nor undone.
+	Unfinished   *string  `json:"unfinished"`
+	RebootNeeded bool     `json:"rebootNeeded"`
+	Why          []string `json:"rebootReasons,omitempty"`
 	// Boot is what the boot hook found at this boot, nil where there is none.
 	Boot *host.BootResult `json:"boot,omitempty"`
 	// Upgrades are what the OS upgrade's hook found for each driver.
@@ -83,6 +85,9 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	if id := e.Current(); id != "" {
 		st.Run = &id
 	}
+	if open, err := run.Unfinished(e.Node, facts.StateDir); err == nil && open != nil {
+		st.Unfinished = &open.ID
+	}
 	records, err := run.Installed(e.Node, facts.StateDir)
 	if err != nil {
 		return nil, &Error{Exit: ExitDrift, Code: "state-damaged", Message: err.Error(), Err: err}
@@ -131,7 +136,7 @@ func (e *Engine) driverStatus(facts host.Facts, kernels []host.Kernel, devices [
 				out.SrcversionMatches = &same
 			}
 			if !same {
-				out.drift("module %s is loaded from another build (srcversion %s, staged %s); fitout reload %s", m, loaded[i].Srcversion, want, d.Name)
+				out.drift("module %s is loaded from another build (srcversion %s, staged %s); fitout unload %s, then fitout load %s", m, loaded[i].Srcversion, want, d.Name, d.Name)
 			}
 		}
 	}
@@ -195,6 +200,9 @@ func (s *Status) Text() []string {
 	out := []string{"Running kernel " + s.Kernel}
 	if s.Run != nil {
 		out = append(out, "Run in progress: "+*s.Run+"   (fitout attach)")
+	}
+	if s.Unfinished != nil {
+		out = append(out, "RUN CUT SHORT: "+*s.Unfinished+"   go on: fitout apply --resume   undo: fitout rollback "+*s.Unfinished)
 	}
 	if len(s.Drivers) == 0 {
 		out = append(out, "No driver was installed by fitout on this node.")

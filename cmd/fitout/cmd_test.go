@@ -187,6 +187,15 @@ func TestRunThatIsNotThereIsSaidToBeNone(t *testing.T) {
 	}
 }
 
+func TestStatusNamesTheRunThatWasCutShort(t *testing.T) {
+	root := nodes.Build(t)
+	dir := filepath.Join(root, "var/lib/fitout/runs/2026-1130-01")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	begun := `{"seq":1,"t":"2026-11-30T12:00:00Z","event":"start","run":"2026-1130-01","steps":[{"id":"load","title":"load e100"}]}` + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(begun), 0o600))
+	require.Contains(t, call(t, "--root", root, "status").out, "RUN CUT SHORT: 2026-1130-01")
+}
+
 func TestMisspeltKeyIsNamedWithItsLineAndNothingRuns(t *testing.T) {
 	root := nodes.Build(t)
 	bad := filepath.Join(t.TempDir(), "answers.yaml")
