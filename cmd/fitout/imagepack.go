@@ -10,6 +10,7 @@ import (
 	"fitout/catalog/image"
 	"fitout/workflow"
 	"fitout/workflow/actions"
+	"fitout/workflow/plan"
 )
 
 func (a *app) imagePack() *cobra.Command {
@@ -57,7 +58,7 @@ func (a *app) imagePack() *cobra.Command {
 				return a.printJSON("Packed", packed)
 			}
 			for _, l := range packed.Lint {
-				fmt.Fprintf(a.errOut, "%v\n", l)
+				fmt.Fprintf(a.errOut, "note %s: %s %s %s\n", l.Code, l.Release, l.Path, l.Message)
 			}
 			a.printf("%s\n", packed.Digest)
 			return nil
@@ -103,7 +104,7 @@ func (a *app) imageCopy() *cobra.Command {
 			if a.json {
 				return a.printJSON("Copied", copied)
 			}
-			a.printf("%s  %d MB\n", copied.Digest, copied.Bytes>>20)
+			a.printf("%s  %s\n", copied.Digest, plan.Size(copied.Bytes))
 			return nil
 		},
 	}

@@ -17,7 +17,11 @@ func (a *app) manVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages into a directory", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := writePages(cmd.Root(), args[0]); err != nil {
+			err := os.MkdirAll(args[0], 0o755)
+			if err == nil {
+				err = writePages(cmd.Root(), args[0])
+			}
+			if err != nil {
 				return &workflow.Error{Exit: workflow.ExitFile, Code: "file-not-writable", Message: err.Error(), Err: err}
 			}
 			return nil
