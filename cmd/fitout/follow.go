@@ -139,7 +139,7 @@ func (a *app) progressPrinter() func(journal.Event) {
 	case "none":
 		return func(journal.Event) {}
 	case "json":
-		enc := json.NewEncoder(a.out)
+		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		return func(e journal.Event) { _ = enc.Encode(e) }
 	}
