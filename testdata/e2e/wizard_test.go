@@ -58,7 +58,7 @@ func walkWizard(n node) string {
 	n.sees("NEEDS DRIVER", patience)
 	n.types("n")
 	n.sees("3/7 Image", patience)
-	n.sees("recommended: ", patience)
+	n.sees("recommended: ", runTime)
 	n.types(vm.Enter)
 	n.sees("4/7 Licence", patience)
 	n.types("accept" + vm.Enter)
