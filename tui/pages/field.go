@@ -90,7 +90,13 @@ type Word struct {
 	Want string
 	Text
 	armed int // counts keys; a confirmation holds for the count it was made at
+	// refused is when a line was last refused for what followed it: the rest of
+	// a paste that stutters may look like a word typed by itself.
+	refused time.Time
 }
+
+// calm is how long after such a line the next one may count.
+const calm = time.Second
 
 // Confirmed is sent to the page when the word was typed, entered, and nothing
 // followed.
@@ -123,6 +129,10 @@ func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) 
 			w.Value = nil
 			return true, nil
 		}
+		if time.Since(w.refused) < calm {
+			w.refused, w.Value = time.Now(), nil
+			return true, nil
+		}
 		return true, c.later(p, settle, Confirmed{w.armed})
 	}
 	return w.Text.Key(k), nil
@@ -132,7 +142,8 @@ func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) 
 func (w *Word) Holds(c Confirmed) bool {
 	ok := c.At == w.armed && w.String() == w.Want
 	if !ok {
-		w.Note = "more text followed at once, as in a paste: type " + w.Want + " again"
+		w.Note = "more text followed at once, as in a paste: wait a moment, then type " + w.Want
+		w.refused = time.Now()
 	}
 	w.Value = nil
 	return ok
