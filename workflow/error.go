@@ -7,7 +7,7 @@ import (
 	"fitout/workflow/finding"
 )
 
-// Exit codes of the program (DESIGN section 4); a script can rely on them.
+// Exit codes of the program; a script can rely on them.
 const (
 	ExitDone         = 0
 	ExitBug          = 1

@@ -129,13 +129,16 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 		dir := e.storeDir(s, pin)
 		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && inv.Digest == pin &&
 			hasBuilds(inv, []string{release}) && hasBuilds(inv, q.upgrades(inv, s.Running())) {
-			return &stored{inventory: inv, dir: dir}
+			return &stored{inventory: inv.From(reference), dir: dir}
 		}
 	}
 	opts := actions.Options(e.Node, q.authFile, e.PlainHTTP)
 	opts.Pin, opts.Progress = pin, p
 	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
+		if known := e.installedFrom(s, reference, release, pin); known != nil {
+			return known // what was installed from it needs neither stick nor registry again
+		}
 		return &stored{err: ImageError(reference, err)}
 	}
 	defer img.Close()
@@ -155,6 +158,22 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 		return &stored{err: ImageError(reference, err)}
 	}
 	return &stored{inventory: inv, dir: dir}
+}
+
+// installedFrom is the stored image of a driver that was installed from this
+// very reference, nil when there is none.
+func (e *Engine) installedFrom(s *Survey, reference, release, pin string) *stored {
+	records, _ := run.Installed(e.Node, s.Host.StateDir)
+	for _, r := range records {
+		if r.Driver.Image != reference || (pin != "" && pin != r.Driver.Digest) {
+			continue
+		}
+		dir := e.storeDir(s, r.Driver.Digest)
+		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && hasBuilds(inv, []string{release}) {
+			return &stored{inventory: inv, dir: dir}
+		}
+	}
+	return nil
 }
 
 func (e *Engine) fetch(ctx context.Context, img *image.Image, dir string, want image.Want) (*image.Inventory, error) {

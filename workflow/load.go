@@ -52,6 +52,7 @@ func (b *builder) load(c choice, d *plan.Driver) error {
 		return err
 	}
 	d.Replaced = b.replaced(d.Name, leaving)
+	d.Pulled = b.pulled(d.Name, j.Load)
 	b.add("load", load)
 	b.bind(c, d, inv, j)
 	return nil
@@ -151,6 +152,28 @@ func (b *builder) replaced(driver string, leaving []string) []string {
 		}
 	}
 	return leaving
+}
+
+// pulled are the host's modules that loading brings in with the driver, so that
+// they leave with it.
+func (b *builder) pulled(driver string, loads []judge.Load) []string {
+	records, _ := run.Installed(b.e.Node, b.s.Host.StateDir)
+	for _, r := range records {
+		if r.Driver.Name == driver {
+			return r.Driver.Pulled
+		}
+	}
+	loaded, err := kmod.Loaded(b.e.Node)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, l := range loads {
+		if l.From == "host" && !slices.ContainsFunc(loaded, func(m kmod.LoadedModule) bool { return m.Name == l.Module }) {
+			out = append(out, l.Module)
+		}
+	}
+	return out
 }
 
 // alreadyOurs says that the loaded module is the very build of the image.

@@ -48,12 +48,17 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 		if err := b.lifelines(leaving); err != nil {
 			return nil, err
 		}
-		b.unload(leaving)
+		b.unload(append(leaving, unneeded(e.Node, r.Driver.Pulled, leaving)...))
 	}
 	last := len(all) == 1
 	acts, err := family.Remove(name, last)
 	if err != nil {
 		return nil, err
+	}
+	// The last of them deletes for good: it comes when all else is done.
+	purge := acts[len(acts):]
+	if len(acts) > 1 {
+		acts, purge = acts[:len(acts)-1], acts[len(acts)-1:]
 	}
 	for _, a := range acts {
 		b.add(a.Kind(), a)
@@ -74,6 +79,9 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 		if back := b.inTree(r.Driver.Replaced); len(back) > 0 {
 			b.add("restore", &kmod.LoadModules{Files: back})
 		}
+	}
+	for _, a := range purge {
+		b.add(a.Kind(), a)
 	}
 	b.add("forget", &run.ForgetDriver{StateDir: state, Name: name})
 	return pl, b.done(ctx)
@@ -108,6 +116,24 @@ func (b *builder) inTree(names []string) []kmod.LoadFile {
 			if ok && !slices.ContainsFunc(out, func(f kmod.LoadFile) bool { return f.Name == m }) {
 				out = append(out, kmod.LoadFile{Name: m, Path: p})
 			}
+		}
+	}
+	return out
+}
+
+// unneeded are those of the host's modules, brought in with a driver, that
+// nothing but what leaves uses.
+func unneeded(n *hostops.Node, pulled, leaving []string) []string {
+	var out []string
+	for i := len(pulled) - 1; i >= 0; i-- {
+		u, err := kmod.Users(n, pulled[i])
+		if err != nil || u.Module == "" || u.Unexplained > 0 {
+			continue
+		}
+		if !slices.ContainsFunc(u.Holders, func(h kmod.Holder) bool {
+			return !slices.Contains(leaving, h.Module) && !slices.Contains(out, h.Module)
+		}) && len(loadedOf(n, pulled[i:i+1])) > 0 {
+			out = append(out, pulled[i])
 		}
 	}
 	return out

@@ -49,6 +49,13 @@ type Inventory struct {
 	want Want
 }
 
+// From is the inventory under the name that the image was asked for by.
+func (inv *Inventory) From(reference string) *Inventory {
+	named := *inv
+	named.Reference = reference
+	return &named
+}
+
 // Kernel is the part of an image that is for one kernel release.
 type Kernel struct {
 	Release string `json:"release"`

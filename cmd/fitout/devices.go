@@ -13,7 +13,7 @@ import (
 	"fitout/workflow/finding"
 )
 
-// deviceDocument is a device as --json prints it (DESIGN section 4).
+// deviceDocument is a device as --json prints it.
 type deviceDocument struct {
 	Address           string               `json:"address"`
 	Modalias          string               `json:"modalias"`

@@ -93,6 +93,9 @@ func (a *app) catalogCheck(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if problems == nil {
+		problems = []catalog.Problem{}
+	}
 	if a.json {
 		if err := a.printJSON("CatalogCheck", map[string]any{"file": args[0], "problems": problems}); err != nil {
 			return err

@@ -107,7 +107,7 @@ func (a *app) whyVerb() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x, err := a.examineOne(cmd.Context(), args[0], device)
-			if x == nil {
+			if err != nil {
 				return err
 			}
 			var shown []judge.Judgement
@@ -220,7 +220,7 @@ func (a *app) imageInspect() *cobra.Command {
 	return c
 }
 
-// inspection is an inventory as DESIGN section 4 prints it.
+// inspection is an inventory as --json prints it.
 func inspection(inv *image.Inventory) map[string]any {
 	kernels := []map[string]any{}
 	for _, k := range inv.Kernels {

@@ -18,7 +18,6 @@ var errGone = errors.New("the terminal takes no more output")
 type Writer struct {
 	*os.File
 	abandoned atomic.Bool
-	written   atomic.Int64
 }
 
 // NewWriter wraps a terminal.
@@ -29,9 +28,6 @@ func (w *Writer) Abandon() { w.abandoned.Store(true) }
 
 // Stuck says whether the terminal is not reading at this moment.
 func (w *Writer) Stuck() bool { return !w.ready(0) }
-
-// Written is how many bytes went out.
-func (w *Writer) Written() int64 { return w.written.Load() }
 
 // slice bounds one write, so that a slow line is asked often whether it still
 // reads: a terminal's kernel buffer takes at least 256 bytes when it is ready.
@@ -59,7 +55,6 @@ func (w *Writer) Write(p []byte) (int, error) {
 			return done, err
 		}
 		done += n
-		w.written.Add(int64(n))
 	}
 	return done, nil
 }

@@ -14,7 +14,7 @@ const (
 // When says when a driver is loaded and kept.
 type When string
 
-// The choices (DESIGN section 3).
+// The choices.
 const (
 	LoadNow        When = "load-now"
 	AtBoot         When = "at-boot"

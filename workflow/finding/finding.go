@@ -46,7 +46,7 @@ const (
 // State is what a device is in.
 type State string
 
-// The device states (DESIGN section 3).
+// The device states.
 const (
 	StateOK              State = "ok"
 	StateNeedsDriver     State = "needs-driver"

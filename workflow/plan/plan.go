@@ -50,6 +50,8 @@ type Driver struct {
 	// Replaced are modules that were loaded before and had to go: they come
 	// back when the driver is removed.
 	Replaced []string `json:"replaced,omitempty"`
+	// Pulled are modules of the host that were loaded because it needs them.
+	Pulled []string `json:"pulled,omitempty"`
 	// Risks and Licences (digests) were accepted for it.
 	Risks    []string `json:"risks,omitempty"`
 	Licences []string `json:"licences,omitempty"`

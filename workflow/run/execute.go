@@ -15,7 +15,7 @@ import (
 	"fitout/workflow/plan"
 )
 
-// The exit codes of a runner (DESIGN section 4).
+// The exit codes of a runner.
 const (
 	exitDone      = 0
 	exitFile      = 3
