@@ -30,7 +30,7 @@ type Maintenance struct {
 	Enter, Leave []string
 }
 
-// Lifeline is something the node, or this session, lives on.
+// Lifeline is something the node, or the operator's session, lives on.
 type Lifeline struct {
 	// Kind is "root-disk", "boot-disk", "state-disk", "swap", "session-network",
 	// "default-route" or "registry".

@@ -103,7 +103,7 @@ var Risks = []RiskEntry{
 	{"not-in-maintenance", "The node may be carrying work while the driver is changed."},
 	{"passed-through", "The device is taken from the virtual machines it was given to."},
 	{"plain-http", "The image comes over a connection that anybody in between can change; its digest is recorded all the same."},
-	{"session-network", "The network device under this very session loses its driver for a moment; the run goes on without the session."},
+	{"session-network", "The network device under your very session loses its driver for a moment; the run goes on without the session."},
 	{"unsigned-module", "The kernel loads a module whose signature it cannot check, and marks itself as tainted."},
 	{"unsupported-module", "The distribution does not support this module; its support may ask to remove it first."},
 	{"unsure-verdict", "Not everything could be checked from files; the kernel may refuse the module when it is loaded."},
