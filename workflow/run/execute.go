@@ -84,9 +84,11 @@ func Execute(ctx context.Context, n *hostops.Node, dir string, kinds plan.Kinds,
 		r.close()
 		return r.refuse(exit, err.Error(), nil)
 	}
-	defer r.close()
 	r.stop = watch(ctx, n, cancelFile(dir, r.lock.owner), r.limit())
+	// Signals are caught until the lock is given up: one that comes late must
+	// not leave its file behind.
 	defer r.stop.end()
+	defer r.close()
 	ctx = context.WithoutCancel(ctx)
 	if o.Mode == journal.ModeRollback {
 		return r.rollback(ctx)
