@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fitout/catalog"
+	"fitout/workflow/finding"
 )
 
 // vars are the template values of this node that do not depend on a kernel.
@@ -25,6 +26,26 @@ func (e *Engine) Offers(s *Survey, k Kind) []Offer {
 		o := e.offer(s, m.Driver, "")
 		o.Ambiguous = m.Ambiguous
 		out = append(out, o)
+	}
+	return append(out, e.openOffers(s, k)...)
+}
+
+// openOffers are the entries that name no devices: the aliases of the image's
+// own modules tell whether they serve this kind, which needs the image. They
+// are offered where a driver is missing and an image is mapped.
+func (e *Engine) openOffers(s *Survey, k Kind) []Offer {
+	if k.State != finding.StateNoImage && k.State != finding.StateNeedsDriver {
+		return nil
+	}
+	var out []Offer
+	for _, d := range e.Catalog.Drivers {
+		if len(d.Match) > 0 {
+			continue
+		}
+		if o := e.offer(s, d, ""); len(o.References) > 0 {
+			o.Why = "its entry names no devices: the image's own modules tell\n" + o.Why
+			out = append(out, o)
+		}
 	}
 	return out
 }

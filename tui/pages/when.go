@@ -6,6 +6,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"fitout/hostops/host"
 	"fitout/tui/choice"
 	"fitout/tui/look"
 )
@@ -121,15 +122,17 @@ func (p *When) upgrade(w int) []string {
 		return nil
 	}
 	lines := []string{"When an OS upgrade brings a kernel without this driver (o changes it):"}
-	if p.kind().OnMissing == "continue" {
-		lines = append(lines, "  go on: the upgrade is done, and the device may be without a driver")
-	} else {
-		lines = append(lines, "  stop: the upgrade is held up and says why")
-		if g := string(p.Choices.Survey.Host.Gate); g == "none" || g == "advisory" {
-			lines = append(lines, look.Cut("  this system can only warn, not stop (gate: "+g+")", w))
-		}
+	text := "  stop: the upgrade is held up and says why"
+	gate := p.Choices.Survey.Host.Gate
+	switch {
+	case p.kind().OnMissing == "continue":
+		text = "  go on: the upgrade is done, and the device may be without a driver"
+	case gate == host.NoGate:
+		text = "  stop is asked for, but fitout cannot stop an upgrade of this system yet"
+	case gate == host.Advisory:
+		text = "  stop is asked for, but this system can only warn"
 	}
-	return lines
+	return append(lines, look.Cut(text, w))
 }
 
 func (p *When) Keys() []look.Key {
