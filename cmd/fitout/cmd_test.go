@@ -234,3 +234,34 @@ func TestStatusReportsDriftFromTheLiveSystem(t *testing.T) {
 	require.Contains(t, r.out, "it is not loaded now")
 	require.Contains(t, r.out, "fitout load e1000e")
 }
+
+// An upgrade to a kernel that dropped the driver of a disk is told, although
+// fitout never had to do with that driver.
+func TestCheckNamesADeviceThatTheNextKernelDrops(t *testing.T) {
+	root := nodes.Build(t)
+	n := hostops.At(root, nil)
+	next := func(release, aliases string) {
+		dir := "/lib/modules/" + release + "/"
+		require.NoError(t, n.WriteFile(dir+"modules.dep", []byte("kernel/drivers/nvme/host/nvme.ko:\n"), 0o644))
+		require.NoError(t, n.WriteFile(dir+"modules.alias", []byte(aliases), 0o644))
+		require.NoError(t, n.WriteFile(dir+"modules.builtin", []byte("kernel/drivers/pci/pcie/pcieportdrv.ko\n"), 0o644))
+		require.NoError(t, n.WriteFile("/boot/vmlinuz-"+release, nil, 0o644))
+	}
+	next("6.9.0-1-amd64", "alias pci:v00008086d00000953sv*sd*bc01sc08i02* nvme\n")
+	next("6.9.0-2-amd64", "alias pci:v*d*sv*sd*bc01sc08i02* nvme\n")
+
+	r := call(t, "--root", root, "--json", "check", "--kernel", "6.9.0-1-amd64")
+	require.Equal(t, 6, r.code, r.err)
+	var doc struct {
+		OK      bool
+		Devices []struct{ Address, Driver, Reason string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.out), &doc))
+	require.False(t, doc.OK)
+	require.Len(t, doc.Devices, 1)
+	require.Equal(t, "nvme", doc.Devices[0].Driver)
+	require.Equal(t, nodes.Disk.Address, doc.Devices[0].Address)
+
+	r = call(t, "--root", root, "check", "--kernel", "6.9.0-2-amd64", "--rehearse")
+	require.Equal(t, 0, r.code, r.out+r.err)
+}
