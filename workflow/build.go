@@ -51,13 +51,6 @@ func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress)
 	if len(pl.Steps) > 0 {
 		b.maintenance()
 	}
-	slices.Sort(pl.Risks)
-	pl.Risks = slices.Compact(pl.Risks)
-	for _, r := range pl.Risks {
-		if !slices.Contains(a.AcceptRisks, r) {
-			pl.Missing = append(pl.Missing, r)
-		}
-	}
 	return pl, b.done(ctx)
 }
 
@@ -301,6 +294,13 @@ func findModule(inv *image.Inventory, p string) *image.Module {
 // done returns the plan's error when something forbids it, and empties a plan
 // whose every step is in place already.
 func (b *builder) done(ctx context.Context) error {
+	slices.Sort(b.plan.Risks)
+	b.plan.Risks = slices.Compact(b.plan.Risks)
+	for _, r := range b.plan.Risks {
+		if !slices.Contains(b.a.AcceptRisks, r) {
+			b.plan.Missing = append(b.plan.Missing, r)
+		}
+	}
 	if len(b.stop) > 0 {
 		return &Error{Exit: ExitForbidden, Code: string(b.stop[0].Code), Message: b.stop[0].Message, Hint: b.stop[0].Hint, Findings: b.stop}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -240,4 +241,32 @@ func TestModulesOfAnotherFlavourAreRefusedBeforeAnythingChanges(t *testing.T) {
 	var stop *workflow.Error
 	require.ErrorAs(t, err, &stop)
 	require.NotEqual(t, workflow.ExitDone, stop.Exit)
+}
+
+// Taking a driver away asks for the same risks as putting one in: its interface
+// may carry what the operator works over.
+func TestRemovalOfADriverInUseNeedsTheNamedRisk(t *testing.T) {
+	e := engineOn(t)
+	a := answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow)
+	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:492b20af2408440655ce508c9bebf3c10bd569897ad934776969fc7703dd24c8", Accepted: true}}
+	p, err := e.Plan(context.Background(), a, nil)
+	require.NoError(t, err)
+	code, _ := execute(t, e, p)
+	require.Equal(t, 0, code)
+
+	free, err := e.PlanRemove(context.Background(), "e100")
+	require.NoError(t, err)
+	require.Empty(t, free.Missing)
+
+	dev, err := e.Node.Readlink("/sys/bus/pci/devices/" + card.Address)
+	require.NoError(t, err)
+	net := "/sys/bus/pci/devices/" + dev + "/net/eth0"
+	require.NoError(t, e.Node.WriteFile(net+"/operstate", []byte("up\n"), 0o644))
+	require.NoError(t, e.Node.WriteFile(net+"/flags", []byte("0x1003\n"), 0o644))
+	require.NoError(t, e.Node.Symlink(strings.Replace(dev, "../../../", "../../", 1)+"/net/eth0", "/sys/class/net/eth0"))
+	for _, lay := range []func(context.Context, string) (*plan.Plan, error){e.PlanRemove, e.PlanUnload} {
+		used, err := lay(context.Background(), "e100")
+		require.NoError(t, err)
+		require.Equal(t, []string{"in-use"}, used.Missing)
+	}
 }
