@@ -270,3 +270,19 @@ func TestRemovalOfADriverInUseNeedsTheNamedRisk(t *testing.T) {
 		require.Equal(t, []string{"in-use"}, used.Missing)
 	}
 }
+
+func TestWhatIsInstalledNeedsItsStickNoMore(t *testing.T) {
+	e := engineOn(t)
+	ref := driverImage(t, nodes.Release, nodes.Release, "e100")
+	a := answersFor(ref, answers.LoadNow)
+	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:492b20af2408440655ce508c9bebf3c10bd569897ad934776969fc7703dd24c8", Accepted: true}}
+	p, err := e.Plan(context.Background(), a, nil)
+	require.NoError(t, err)
+	code, _ := execute(t, e, p)
+	require.Equal(t, 0, code)
+
+	require.NoError(t, os.RemoveAll(strings.TrimSuffix(strings.TrimPrefix(ref, "oci:"), ":1")))
+	again, err := e.Plan(context.Background(), a, nil)
+	require.NoError(t, err)
+	require.Empty(t, again.Steps)
+}
