@@ -3,7 +3,6 @@ package workflow
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 
 	"fitout/catalog"
@@ -121,17 +120,12 @@ func losing(k *kmod.Kernel, d Device) string {
 
 func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, error) {
 	if osRoot != "" {
-		var found []string
-		for _, pattern := range []string{"usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz", "usr/lib/modules/*/modules.dep", "lib/modules/*/modules.dep"} {
-			found = append(found, e.Node.Glob(path.Join(osRoot, pattern))...)
-		}
-		for _, f := range found {
-			dir := path.Dir(f)
-			if release == "" || path.Base(dir) == release {
-				return host.Kernel{Release: path.Base(dir), OSRoot: osRoot, Dir: dir}, nil
+		for _, k := range host.RootKernels(e.Node, osRoot) {
+			if release == "" || k.Release == release {
+				return k, nil
 			}
 		}
-		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "", "no kernel below %s", osRoot)
+		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "", "no kernel %s below %s", release, osRoot)
 	}
 	for _, k := range s.Kernels {
 		if k.Release == release || (release == "" && !slices.Contains(k.Roles, host.Running)) {

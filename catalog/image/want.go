@@ -70,6 +70,8 @@ type selector struct {
 	// extra are files or directories that links point to; when there are any,
 	// nothing else is wanted.
 	extra []string
+	// keep, when it is set, decides alone.
+	keep func(path string) bool
 }
 
 func newSelector(w Want) *selector {
@@ -96,6 +98,12 @@ func rooted(p string) string { return strings.Trim(path.Clean("/"+p), "/") }
 
 // classify says what a file, or a symbolic link, at p is to us.
 func (s *selector) classify(p string, isLink bool) class {
+	if s.keep != nil {
+		if s.keep(p) {
+			return tree
+		}
+		return nothing
+	}
 	for _, e := range s.extra {
 		if p == e || below(p, e) {
 			return extra

@@ -136,7 +136,7 @@ func (a *app) resumeRun(ctx context.Context, id string) error {
 }
 
 func (a *app) checkVerb() *cobra.Command {
-	var kernel, osRoot string
+	var kernel, osRoot, osImage string
 	var rehearse bool
 	c := &cobra.Command{
 		Use: "check", Short: "Would every kept driver, and every device bound now, have a driver on that kernel?", Args: cobra.NoArgs,
@@ -144,6 +144,14 @@ func (a *app) checkVerb() *cobra.Command {
 			e, err := a.open()
 			if err != nil {
 				return err
+			}
+			if osImage != "" {
+				root, done, err := e.OSImage(cmd.Context(), osImage)
+				if err != nil {
+					return err
+				}
+				defer done()
+				osRoot = root
 			}
 			res, err := e.CheckKernel(cmd.Context(), kernel, osRoot)
 			if err != nil {
@@ -168,6 +176,8 @@ func (a *app) checkVerb() *cobra.Command {
 	c.Flags().StringVar(&kernel, "kernel", "", "this kernel release (default: the next to boot)")
 	c.Flags().BoolVar(&rehearse, "rehearse", false, "ask this host's upgrade gate too, dry")
 	c.Flags().StringVar(&osRoot, "os-root", "", "the kernel of the OS below this directory")
+	c.Flags().StringVar(&osImage, "os-image", "", "the kernel of this OS image: a container image, a squashfs file or a directory")
+	c.MarkFlagsMutuallyExclusive("os-root", "os-image")
 	return c
 }
 

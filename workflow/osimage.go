@@ -1,0 +1,136 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"fitout/catalog/image"
+	"fitout/workflow/actions"
+)
+
+// kernelPlaces are the parts of an operating system's image that tell which
+// kernel it boots and what that kernel's modules are.
+var kernelPlaces = []string{"lib/modules", "usr/lib/modules", "boot", "lib/firmware", "usr/lib/firmware"}
+
+// OSImage makes the kernel of an operating system's image readable: a directory
+// that holds one, a squashfs file (Harvester's rootfs.squashfs), or a container
+// image of any transport. It returns the node path of a root for CheckKernel;
+// done removes what was unpacked, and changes nothing else on the node.
+func (e *Engine) OSImage(ctx context.Context, reference string) (osRoot string, done func(), err error) {
+	done = func() {}
+	if dir := e.Node.Path(reference); filepath.IsAbs(reference) && hasModules(dir) {
+		return reference, done, nil
+	}
+	dir, err := e.workDir("os-image-")
+	if err != nil {
+		return "", done, err
+	}
+	done = func() { e.dropWorkDir(dir) }
+	if filepath.IsAbs(reference) && isSquashfs(e.Node.Path(reference)) {
+		err = e.unsquash(ctx, reference, dir)
+	} else {
+		err = e.fetchOS(ctx, reference, dir)
+	}
+	if err == nil && !hasModules(dir) {
+		err = stopf(ExitNoMatch, "no-kernel", "name the image of an operating system, as the upgrade would use it",
+			"%s has no kernel modules below /lib/modules or /usr/lib/modules", reference)
+	}
+	if err != nil {
+		done()
+		return "", func() {}, err
+	}
+	return e.Node.NodePath(dir), done, nil
+}
+
+func hasModules(root string) bool {
+	for _, p := range kernelPlaces[:2] {
+		if entries, err := os.ReadDir(filepath.Join(root, p)); err == nil && len(entries) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isSquashfs looks for the superblock's magic number, "hsqs".
+func isSquashfs(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [4]byte
+	_, err = f.Read(magic[:])
+	return err == nil && string(magic[:]) == "hsqs"
+}
+
+// unsquash reads the wanted parts of a squashfs with the node's own tool:
+// systems that are installed from one have it.
+func (e *Engine) unsquash(ctx context.Context, file, dir string) error {
+	mount := fmt.Sprintf("mount it and name the directory: mount -o ro,loop %s /mnt && fitout check --os-root /mnt", file)
+	if !e.Node.Exec.Look("unsquashfs") {
+		return stopf(ExitUnsupported, "no-tool", mount, "reading %s: this node has no unsquashfs", file)
+	}
+	// A part that is not in it is a warning; whether enough came out is looked at
+	// afterwards.
+	argv := append([]string{"unsquashfs", "-n", "-f", "-no-xattrs", "-d", e.Node.NodePath(dir), file}, kernelPlaces...)
+	if said, err := e.Node.Exec.Run(ctx, argv...); err != nil && !hasModules(dir) {
+		return stopf(ExitUnreachable, "image-unreadable", mount, "reading %s: %v: %s", file, err, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+func (e *Engine) fetchOS(ctx context.Context, reference, dir string) error {
+	ref, err := image.ParseReference(reference)
+	if err != nil {
+		return &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
+	}
+	img, err := image.Open(ctx, ref, actions.Options(e.Node, "", e.PlainHTTP))
+	if err != nil {
+		return ImageError(reference, err)
+	}
+	defer img.Close()
+	if _, err := img.FetchFiles(ctx, dir, ofKernel); err != nil {
+		return ImageError(reference, err)
+	}
+	return nil
+}
+
+// ofKernel says whether a file of an OS image matters to its kernel's modules.
+func ofKernel(p string) bool {
+	for _, place := range kernelPlaces {
+		if strings.HasPrefix(p, place+"/") {
+			return !strings.Contains(p, "/build/") && !strings.Contains(p, "/source/")
+		}
+	}
+	return false
+}
+
+// workDir is a new directory for what is unpacked and thrown away: on the disk
+// that keeps the state, which has room where /tmp is memory; without the right
+// to write there, where temporary files go.
+func (e *Engine) workDir(prefix string) (string, error) {
+	parent := e.Node.Path(path.Join(e.StateDir(), "work"))
+	if err := os.MkdirAll(parent, 0o700); err == nil {
+		if dir, err := os.MkdirTemp(parent, prefix); err == nil {
+			return dir, nil
+		}
+	}
+	if e.Node.Simulated() {
+		return "", stopf(ExitUnsupported, "no-space", "make the state directory writable", "no place to unpack below %s", parent)
+	}
+	return os.MkdirTemp("", "fitout-"+prefix)
+}
+
+// dropWorkDir removes a work directory, and the parents that are empty now.
+func (e *Engine) dropWorkDir(dir string) {
+	_ = os.RemoveAll(dir)
+	for range 2 {
+		if dir = filepath.Dir(dir); strings.HasPrefix(dir, e.Node.Path(e.StateDir())) {
+			_ = os.Remove(dir)
+		}
+	}
+}
