@@ -110,6 +110,10 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 		st.Drivers = append(st.Drivers, ds)
 		st.reboot(ds, r)
 	}
+	if host.ImageWaiting(e.Node) {
+		st.RebootNeeded = true
+		st.Why = append(st.Why, "the next boot starts another OS image than the one that runs")
+	}
 	armed, blocked := host.GateState(e.Node, facts)
 	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
 	return st, nil

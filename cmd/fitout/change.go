@@ -30,8 +30,32 @@ func (a *app) runVerbs() []*cobra.Command {
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanAgain(ctx, name, answers.LoadNowPersist)
 			}),
-		a.allowVerb(),
+		a.rebuildVerb(), a.allowVerb(),
 	}
+}
+
+func (a *app) rebuildVerb() *cobra.Command {
+	c := &cobra.Command{
+		Use: "rebuild", Short: "Build this node's OS image anew, with the drivers kept for it (Elemental)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.needRoot(); err != nil {
+				return err
+			}
+			e, err := a.open()
+			if err != nil {
+				return err
+			}
+			p, err := e.PlanRebuild(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(p, "rebuild"); err != nil {
+				return err
+			}
+			return a.runPlan(cmd.Context(), p)
+		},
+	}
+	return a.changeFlags(c)
 }
 
 // driverVerb is a verb on an installed driver: plan, typed word, run.

@@ -125,4 +125,7 @@ type Family interface {
 	// Remove returns the actions that take driver name out of all of it; last
 	// says that no other driver stays.
 	Remove(name string, last bool) ([]hostops.Action, error)
+	// Rebuild returns the action that builds the OS image anew with the drivers
+	// kept for it; the error is a *Unsupported where the family cannot.
+	Rebuild() (hostops.Action, error)
 }

@@ -17,8 +17,7 @@ func (h *Host) Kernels(ctx context.Context) ([]Kernel, error) {
 	case "ostree":
 		return ostreeKernels(h.n, running), nil
 	case "elemental-v2", "elemental-v1", "harvester":
-		running.Roles = append(running.Roles, Next)
-		return append([]Kernel{running}, passiveKernels(ctx, h.n, running)...), nil
+		return elementalKernels(ctx, h.n, running), nil
 	}
 	return installedKernels(h.n, running), nil
 }
@@ -133,61 +132,4 @@ func compareText(a, b string) int {
 		}
 	}
 	return 0
-}
-
-// passiveKernels looks into the passive image of an Elemental system where
-// that is possible without mounting it (debugfs of e2fsprogs).
-func passiveKernels(ctx context.Context, n *hostops.Node, running Kernel) []Kernel {
-	if n.Simulated() || !n.Exec.Look("debugfs") {
-		return nil
-	}
-	var out []Kernel
-	for _, img := range passiveImages(n) {
-		for _, rel := range imageKernels(ctx, n, img) {
-			if rel != running.Release && !slices.ContainsFunc(out, func(k Kernel) bool { return k.Release == rel }) {
-				out = append(out, Kernel{Release: rel, OSRoot: img, Roles: []Role{Fallback}})
-			}
-		}
-	}
-	return out
-}
-
-// passiveImages are the images of the state partition that are not the booted
-// one, for v1 and v2.
-func passiveImages(n *hostops.Node) []string {
-	if n.Exists("/run/initramfs/cos-state/cOS/passive.img") {
-		return []string{"/run/initramfs/cos-state/cOS/passive.img"}
-	}
-	return n.Glob("/run/initramfs/elemental-state/.snapshots/*/snapshot.img")
-}
-
-// imageKernels lists the kernel directories of an ext image: those with a
-// modules.dep in them.
-func imageKernels(ctx context.Context, n *hostops.Node, img string) []string {
-	var out []string
-	for _, dir := range []string{"/usr/lib/modules", "/lib/modules"} {
-		b, err := n.Exec.Run(ctx, "debugfs", "-R", "ls -p "+dir, img)
-		if err != nil {
-			continue
-		}
-		for _, rel := range debugfsNames(string(b)) {
-			dep, err := n.Exec.Run(ctx, "debugfs", "-R", "stat "+dir+"/"+rel+"/modules.dep", img)
-			if err == nil && strings.Contains(string(dep), "Type: regular") && !slices.Contains(out, rel) {
-				out = append(out, rel)
-			}
-		}
-	}
-	return out
-}
-
-// debugfsNames reads `ls -p`: /inode/mode/uid/gid/name/size/ a line.
-func debugfsNames(text string) []string {
-	var out []string
-	for _, line := range strings.Split(text, "\n") {
-		f := strings.Split(line, "/")
-		if len(f) >= 7 && f[5] != "." && f[5] != ".." && f[5] != "" {
-			out = append(out, f[5])
-		}
-	}
-	return out
 }

@@ -14,6 +14,7 @@ func Actions() []func() hostops.Action {
 		func() hostops.Action { return &Keep{} },
 		func() hostops.Action { return &TakeOut{} },
 		func() hostops.Action { return &Purge{} },
+		func() hostops.Action { return &RebuildImage{} },
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // mount is a line of /proc/self/mountinfo (proc(5)).
 type mount struct {
-	root, point, fstype, options, super string
+	device, root, point, fstype, options, super string
 }
 
 // readMounts reads the node's mount table, nil when it was not recorded.
@@ -26,7 +26,7 @@ func readMounts(n *hostops.Node) []mount {
 		if !ok || len(f) < 6 || len(g) < 3 {
 			continue
 		}
-		out = append(out, mount{root: unescape(f[3]), point: unescape(f[4]), options: f[5],
+		out = append(out, mount{device: f[2], root: unescape(f[3]), point: unescape(f[4]), options: f[5],
 			fstype: g[0], super: strings.Join(g[2:], " ")})
 	}
 	return out

@@ -103,35 +103,39 @@ func (f Form) Upgrade(t testing.TB, nodeRoot, newRoot, stage string, strict bool
 }
 
 // runstage is the path of the executor's command, built once a test program.
-func runstage(t testing.TB) string {
+func runstage(t testing.TB) string { return program(t, builtRunstage) }
+
+// program is the path of a command of this package that was built once.
+func program(t testing.TB, built func() (*os.File, error)) string {
 	t.Helper()
-	p, err := builtRunstage()
+	f, err := built()
 	require.NoError(t, err)
-	return p
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
 }
 
-// builtRunstage builds the command and keeps it open without a name, so that
-// no file is left behind.
-var builtRunstage = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "fitout-runstage-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "runstage")
-	if out, err := exec.Command("go", "build", "-o", program, "fitout/testdata/elemental/runstage").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building runstage: %w: %s", err, out)
-	}
-	f, err := os.Open(program)
-	if err != nil {
-		return "", err
-	}
-	held = f
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
-})
+var (
+	builtRunstage = builder("runstage")
+	builtToolkit  = builder("toolkit")
+)
 
-// held keeps the built command from being collected.
-var held *os.File
+// builder builds a command once, static, and keeps it open without a name, so
+// that no file is left behind.
+func builder(name string) func() (*os.File, error) {
+	return sync.OnceValues(func() (*os.File, error) {
+		dir, err := os.MkdirTemp("", "fitout-"+name+"-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		file := filepath.Join(dir, name)
+		build := exec.Command("go", "build", "-o", file, "fitout/testdata/elemental/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building %s: %w: %s", name, err, out)
+		}
+		return os.Open(file)
+	})
+}
 
 // inside lists processes whose root or working directory is below dir.
 func inside(t testing.TB, dir string) []string {
