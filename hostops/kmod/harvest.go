@@ -136,29 +136,19 @@ func (h *harvest) until(s *Symbols, name string) {
 	h.finish(s, 2*batch)
 }
 
-// image reads what vmlinux exports out of the kernel's image, once. An image of
-// another build than the modules says nothing about them.
+// image adds what vmlinux exports, out of the kernel's image, once.
 func (h *harvest) image(s *Symbols) bool {
 	if h.tried {
 		return s.origin == FromImage
 	}
 	h.tried = true
-	for _, file := range []string{path.Join(h.k.Dir, "vmlinuz"), path.Join(osRoot(h.k.Dir), "boot/vmlinuz-"+h.k.Release)} {
-		f, err := h.n.Open(file)
-		if err != nil {
-			continue
-		}
-		found, err := ReadKernelImage(f)
-		_ = f.Close()
-		if err != nil || found["module_layout"].CRC != h.k.ModuleLayout {
-			h.n.Log.Debug("kernel image not usable for symbol versions", "file", file, "error", err)
-			continue
-		}
-		maps.Copy(s.byName, found)
-		s.origin, h.unkept = FromImage, h.unkept+2*batch
-		return true
+	found := h.k.image.takeExports()
+	if found == nil {
+		return false
 	}
-	return false
+	maps.Copy(s.byName, found)
+	s.origin, h.unkept = FromImage, h.unkept+2*batch
+	return true
 }
 
 // rest reads what is left.

@@ -2,7 +2,6 @@ package kmod
 
 import (
 	"cmp"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,7 +50,7 @@ func OpenKernel(n *hostops.Node, release, dir string, opts ...Option) (*Kernel, 
 	if release == n.Kernel.Release() {
 		k.Exported = sync.OnceValue(func() map[string]bool { return Exported(n) })
 	}
-	k.certificate = sync.OnceValue(func() *x509.Certificate { return findCertificate(n, k, o.cache) })
+	k.image = &bootImage{n: n, k: k, cache: o.cache}
 	k.Symbols = &Symbols{load: func(s *Symbols) { s.find(n, k, o.cache) }}
 	return k, nil
 }

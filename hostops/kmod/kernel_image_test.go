@@ -33,7 +33,7 @@ func TestKernelImageThatTellsNothingIsAnError(t *testing.T) {
 		"damaged xz":   bootImage(append([]byte("\xfd7zXZ\x00"), make([]byte, 4096)...)),
 		"no sections":  bootImage(header), "lying header": bootImage(lying),
 	} {
-		_, err := kmod.ReadKernelImage(bytes.NewReader(b))
+		_, err := kmod.ReadKernelImage(bytes.NewReader(b), "")
 		require.Error(t, err, name)
 	}
 }
@@ -42,6 +42,6 @@ func TestCutKernelImageIsAnError(t *testing.T) {
 	rel, _ := stockKernel(t)
 	b, err := os.ReadFile(rel.Vmlinuz())
 	require.NoError(t, err)
-	_, err = kmod.ReadKernelImage(bytes.NewReader(b[:len(b)/2]))
+	_, err = kmod.ReadKernelImage(bytes.NewReader(b[:len(b)/2]), "0102030405060708")
 	require.Error(t, err)
 }

@@ -3,8 +3,10 @@ package kmod
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -32,114 +34,106 @@ const (
 	bzHeader        = 0x250
 )
 
-// kernelPayload finds the packed vmlinux in a bootable image.
+// The headers of other images.
+const (
+	// armMagic of an arm64 Image, which is the kernel as it lies in memory
+	// (Documentation/arch/arm64/booting.rst, "Call the kernel image").
+	armMagic, armMagicAt = "ARM\x64", 56
+	// zbootMagic of a packed kernel that unpacks itself under EFI, after "MZ"
+	// and two bytes; then offset and size of the payload, 32 bits each
+	// (drivers/firmware/efi/libstub/zboot-header.S).
+	zbootMagic, zbootMagicAt, zbootOffset, zbootSize = "zimg", 4, 8, 12
+)
+
+// kernelPayload finds the kernel, which may be packed, in a file that boots: an
+// x86 bzImage, an arm64 Image, an EFI zboot image, an ELF vmlinux, or one of
+// these packed as a whole (Image.gz).
 func kernelPayload(r io.ReaderAt) (*io.SectionReader, error) {
 	head := make([]byte, bzHeader)
 	if _, err := r.ReadAt(head, 0); err != nil {
 		return nil, fmt.Errorf("reading the kernel image: %w", err)
 	}
-	if bytes.HasPrefix(head, []byte(elf.ELFMAG)) {
-		return io.NewSectionReader(r, 0, maxKernel), nil
-	}
 	le := binary.LittleEndian
-	if string(head[bzMagic:bzMagic+4]) != "HdrS" || le.Uint16(head[bzVersion:]) < 0x208 {
-		return nil, fmt.Errorf("%w: neither an x86 boot image nor an ELF file", ErrNoExports)
+	offset, length := int64(0), int64(maxKernel)
+	switch {
+	case string(head[bzMagic:bzMagic+4]) == "HdrS" && le.Uint16(head[bzVersion:]) >= 0x208:
+		sects := int64(head[bzSetupSects])
+		if sects == 0 {
+			sects = 4 // boot.rst: for compatibility
+		}
+		offset = (sects+1)*512 + int64(le.Uint32(head[bzPayloadOffset:]))
+		// The payload ends with four bytes that hold its unpacked size, which
+		// are no part of the stream (Makefile.lib, size_append).
+		length = int64(le.Uint32(head[bzPayloadLength:])) - 4
+	case string(head[zbootMagicAt:zbootMagicAt+4]) == zbootMagic:
+		offset, length = int64(le.Uint32(head[zbootOffset:])), int64(le.Uint32(head[zbootSize:]))
+	case string(head[armMagicAt:armMagicAt+4]) == armMagic, packerOf(head) != nil:
+	default:
+		return nil, fmt.Errorf("%w: it is no x86 or arm64 boot image, no EFI zboot image and no ELF file", ErrNoExports)
 	}
-	sects := int64(head[bzSetupSects])
-	if sects == 0 {
-		sects = 4 // boot.rst: for compatibility
-	}
-	offset := (sects+1)*512 + int64(le.Uint32(head[bzPayloadOffset:]))
-	// The payload ends with four bytes that hold its unpacked size, which are
-	// no part of the stream (Makefile.lib, size_append).
-	length := int64(le.Uint32(head[bzPayloadLength:])) - 4
 	if length <= 0 {
 		return nil, fmt.Errorf("%w: its payload is empty", ErrNoExports)
 	}
 	return io.NewSectionReader(r, offset, length), nil
 }
 
-// packers are the ways a kernel's payload is packed, by its first bytes
-// (scripts/extract-vmlinux knows the same). Kernel builds put an x86 filter
-// before LZMA2, which module files never have.
-var packers = []struct {
-	magic string
-	open  func(io.Reader) (io.Reader, error)
-}{
-	{"\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
-	{"\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.NewReader(r, kernelWindow) }},
-	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
+// packer is a way to pack a kernel.
+type packer struct {
+	name, magic string
+	open        func(io.Reader) (io.Reader, error) // nil: not read here
+}
+
+func plain(r io.Reader) (io.Reader, error) { return r, nil }
+
+// packers are the ways a kernel is packed, by its first bytes: what
+// scripts/extract-vmlinux knows. Kernel builds put an x86 filter before LZMA2,
+// which module files never have. The last two went out of use with kernel 5.9,
+// when zstd came.
+var packers = []packer{
+	{"gzip", "\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+	{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.NewReader(r, kernelWindow) }},
+	{"zstd", "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
 		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(kernelWindow), zstd.WithDecoderLowmem(true))
 	}},
-	{"\x02\x21\x4c\x18", func(r io.Reader) (io.Reader, error) { return lz4.NewReader(r), nil }},
-	{elf.ELFMAG, func(r io.Reader) (io.Reader, error) { return r, nil }},
+	{"LZ4", "\x02\x21\x4c\x18", func(r io.Reader) (io.Reader, error) { return lz4.NewReader(r), nil }},
+	{"bzip2", "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
+	{"ELF", elf.ELFMAG, plain},
+	{"LZMA", "\x5d\x00\x00", nil},
+	{"LZO", "\x89LZO\x00", nil},
 }
 
-// unpacked opens a kernel's payload from its beginning.
-func unpacked(payload *io.SectionReader) (io.Reader, error) {
-	if _, err := payload.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	r := bufio.NewReaderSize(payload, 64<<10)
-	head, err := r.Peek(6)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range packers {
+// packerOf tells how what begins with head is packed, nil when that is not known.
+func packerOf(head []byte) *packer {
+	for i, p := range packers {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
-			return p.open(r)
+			return &packers[i]
 		}
 	}
-	return nil, fmt.Errorf("%w: its payload is packed in a way not known here (% x)", ErrNoExports, head)
-}
-
-// pieces are byte ranges of an unpacked kernel, by offset: all that is kept of
-// it. Reading elsewhere is an error.
-type pieces map[int64][]byte
-
-// want adds a range to be filled.
-func (p pieces) want(off, size int64) error {
-	if off < 0 || size < 0 || off > maxKernel || size > maxPiece {
-		return fmt.Errorf("%w: it refers to %d bytes at %d", ErrNoExports, size, off)
-	}
-	p[off] = make([]byte, size)
 	return nil
 }
 
-// maxPiece bounds a range in bytes; a kernel's largest export table has 200 KiB.
-const maxPiece = 16 << 20
-
-// fill unpacks the payload as far as the last range and keeps the ranges.
-func (p pieces) fill(payload *io.SectionReader) error {
-	plain, err := unpacked(payload)
+// unpacked opens a kernel's payload from its beginning. done frees the decoder.
+func unpacked(payload *io.SectionReader) (kernel io.Reader, done func(), err error) {
+	r := bufio.NewReaderSize(payload, 64<<10)
+	head, err := r.Peek(armMagicAt + len(armMagic))
 	if err != nil {
-		return err
+		return nil, nil, errors.Join(ErrNoExports, err)
 	}
-	var end int64
-	for off, b := range p {
-		end = max(end, off+int64(len(b)))
+	p := packerOf(head)
+	switch {
+	case string(head[armMagicAt:]) == armMagic:
+		p = &packer{open: plain}
+	case p == nil:
+		return nil, nil, fmt.Errorf("%w: it is packed in a way not known here (% x)", ErrNoExports, head[:6])
+	case p.open == nil:
+		return nil, nil, fmt.Errorf("%w: it is packed with %s, which is not read here", ErrNoExports, p.name)
 	}
-	chunk := make([]byte, 256<<10)
-	for at := int64(0); at < end; {
-		n, err := io.ReadFull(plain, chunk[:min(int64(len(chunk)), end-at)])
-		for off, b := range p {
-			if from, to := max(at, off), min(at+int64(n), off+int64(len(b))); from < to {
-				copy(b[from-off:], chunk[from-at:to-at])
-			}
-		}
-		if at += int64(n); err != nil && at < end {
-			return err
-		}
+	kernel, err = p.open(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("unpacking the kernel image (%s): %w", p.name, err)
 	}
-	return nil
-}
-
-// ReadAt implements io.ReaderAt.
-func (p pieces) ReadAt(b []byte, at int64) (int, error) {
-	for off, piece := range p {
-		if at >= off && at+int64(len(b)) <= off+int64(len(piece)) {
-			return copy(b, piece[at-off:]), nil
-		}
+	if z, ok := kernel.(*zstd.Decoder); ok {
+		return kernel, z.Close, nil
 	}
-	return 0, fmt.Errorf("%w: its tables are not where kernels have them (%d bytes at %d)", ErrNoExports, len(b), at)
+	return kernel, func() {}, nil
 }

@@ -284,7 +284,7 @@ func BenchmarkKernelImage(b *testing.B) {
 	image, err := os.ReadFile(rel.Vmlinuz())
 	require.NoError(b, err)
 	for b.Loop() {
-		_, err := kmod.ReadKernelImage(bytes.NewReader(image))
+		_, err := kmod.ReadKernelImage(bytes.NewReader(image), "")
 		require.NoError(b, err)
 	}
 }

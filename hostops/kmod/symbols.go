@@ -108,3 +108,17 @@ func (s *Symbols) Len() int {
 	}
 	return len(s.byName)
 }
+
+// keepImage takes up what the kernel's image exports, which was read for
+// another question, so that no further process has to read it again.
+func (s *Symbols) keepImage() {
+	if !s.ready() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.harvest != nil && !s.harvest.tried {
+		s.harvest.image(s)
+		s.harvest.finish(s, 1)
+	}
+}

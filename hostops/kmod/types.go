@@ -5,8 +5,6 @@
 package kmod
 
 import (
-	"crypto/x509"
-
 	"fitout/catalog/module"
 	"fitout/hostops"
 )
@@ -43,8 +41,7 @@ type Kernel struct {
 
 	packed bool // its modules are compressed
 	node   *hostops.Node
-	// certificate is that of Signer's key, nil when it is not to be had.
-	certificate func() *x509.Certificate
+	image  *bootImage
 }
 
 // Origin says where symbol versions were read.
