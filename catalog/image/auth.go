@@ -8,22 +8,36 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // authState is the login of one endpoint: a scheme the registry asked for and
 // what to send.
+//
+// Layers are fetched beside each other, so it is used by several goroutines.
 type authState struct {
+	mu sync.Mutex
 	// header is the value of Authorization, "" for none.
 	header string
-	// login is what was found for this registry; looked is set once it was
-	// searched for.
-	login  credential
-	looked bool
+	// login is what was found for this registry, nil before it was searched
+	// for.
+	login atomic.Pointer[credential]
+}
+
+// known is the login that was found, if any.
+func (a *authState) known() credential {
+	if l := a.login.Load(); l != nil {
+		return *l
+	}
+	return credential{}
 }
 
 // apply puts the login on a request and says what it sent.
 func (a *authState) apply(req *http.Request) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.header != "" {
 		req.Header.Set("Authorization", a.header)
 	}
@@ -31,14 +45,25 @@ func (a *authState) apply(req *http.Request) string {
 }
 
 // login answers a 401: it finds credentials and, for a token registry, fetches
-// a token. A token that ran out is replaced the same way.
-func (e *endpoint) login(ctx context.Context, resp *http.Response, sent string) error {
-	scheme, params := parseChallenge(resp.Header.Values("WWW-Authenticate"))
-	if !e.auth.looked {
-		e.auth.login = findCredential(e.opts, e.loginName, e.repository, e.own.login)
-		e.auth.looked = true
+// a token. A token that ran out is replaced the same way. own is false when
+// another request had logged in meanwhile.
+func (e *endpoint) login(ctx context.Context, resp *http.Response, sent string) (own bool, err error) {
+	e.auth.mu.Lock()
+	defer e.auth.mu.Unlock()
+	if e.auth.header != sent {
+		return false, nil
 	}
-	login := e.auth.login
+	return true, e.answer(ctx, resp, sent)
+}
+
+// answer does what the registry's challenge asks for.
+func (e *endpoint) answer(ctx context.Context, resp *http.Response, sent string) error {
+	scheme, params := parseChallenge(resp.Header.Values("WWW-Authenticate"))
+	if e.auth.login.Load() == nil {
+		found := findCredential(e.opts, e.loginName, e.repository, e.own.login)
+		e.auth.login.Store(&found)
+	}
+	login := e.auth.known()
 	switch scheme {
 	case "basic":
 		if login.username == "" || strings.HasPrefix(sent, "Basic ") {
@@ -63,13 +88,14 @@ func (e *endpoint) rejected(resp *http.Response, sent string) error {
 		return fail(ClockSkew, "registry %s rejects a token that is new; its clock and this node's differ by %s", e.host, skew.Round(time.Second)).
 			hint("set this node's clock (timedatectl, chronyc makestep) and try again")
 	}
-	if e.auth.login.username == "" && e.auth.login.identity == "" {
+	login := e.auth.known()
+	if login.username == "" && login.identity == "" {
 		return fail(Unauthorised, "registry %s needs a login for %s", e.host, e.repository).
 			hint("no credentials for %s in %s; write them with podman login --authfile FILE or name a file in the answers (secrets.registryAuth.file)",
-				e.loginName, strings.Join(e.auth.login.looked, ", "))
+				e.loginName, strings.Join(login.looked, ", "))
 	}
-	return fail(Unauthorised, "registry %s refused the login for user %s from %s", e.host, or(e.auth.login.username, "(token)"), e.auth.login.from).
-		hint("check the user name and password in %s", e.auth.login.from)
+	return fail(Unauthorised, "registry %s refused the login for user %s from %s", e.host, or(login.username, "(token)"), login.from).
+		hint("check the user name and password in %s", login.from)
 }
 
 // skewAllowed is how far clocks may be apart before a rejected token or

@@ -177,8 +177,7 @@ func (img *Image) blobFrom(ctx context.Context, n int, d v1.Descriptor, offset i
 		return io.NopCloser(strings.NewReader("")), nil
 	}
 	if r, ok := img.src.(*registrySource); ok {
-		b := &blobReader{ctx: ctx, e: r.endpoints[r.at], d: d, offset: offset}
-		return b, b.connect()
+		return r.blobFrom(ctx, d, offset)
 	}
 	src, err := img.src.blob(ctx, n, d)
 	if err != nil {

@@ -97,7 +97,7 @@ func (e *endpoint) do(ctx context.Context, method, target string, header http.He
 // once makes one request with the login that is known, and a second one when
 // the registry asks for another.
 func (e *endpoint) once(ctx context.Context, method, target string, header http.Header, b body) (*http.Response, error) {
-	for round := 0; ; round++ {
+	for logins := 0; ; {
 		req, err := e.request(ctx, method, target, header, b)
 		if err != nil {
 			return nil, err
@@ -107,13 +107,16 @@ func (e *endpoint) once(ctx context.Context, method, target string, header http.
 		if err != nil || resp.StatusCode != http.StatusUnauthorized || resp.Request.URL.Host != req.URL.Host {
 			return resp, err
 		}
-		if round == 1 {
-			resp.Body.Close()
+		resp.Body.Close()
+		if logins == 1 {
 			return nil, e.rejected(resp, sent)
 		}
-		resp.Body.Close()
-		if err := e.login(ctx, resp, sent); err != nil {
+		own, err := e.login(ctx, resp, sent)
+		if err != nil {
 			return nil, err
+		}
+		if own {
+			logins++
 		}
 	}
 }

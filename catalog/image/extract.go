@@ -3,12 +3,14 @@ package image
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,12 +33,20 @@ type extraction struct {
 	spent spending
 	layer int // index of the layer being read
 	tell  func(int64)
+	// counted are the entries of all layers, read at once or not.
+	counted *atomic.Int64
+	// passes are the layers begun, for what is kept of a fetch that is broken
+	// off; kept is called in a layer's turn after each of its entries and when
+	// it is done.
+	passes map[int]*pass
+	kept   func(*pass)
 }
 
 type written struct {
 	layer int
 	size  int64
 	class class
+	sum   [sha256.Size]byte
 }
 
 type link struct {
@@ -54,7 +64,7 @@ type hardlink struct {
 }
 
 // spending counts against the limits.
-type spending struct{ entries, files, bytes int64 }
+type spending struct{ files, bytes int64 }
 
 // linkDepth bounds the links outside wanted trees that are remembered: those
 // that can stand above a module tree, such as lib or opt/lib/modules.
@@ -65,37 +75,33 @@ const (
 
 func newExtraction(img *Image, root *os.Root, sel *selector) *extraction {
 	return &extraction{img: img, root: root, sel: sel, over: newOverlay(), files: map[string]written{},
-		links: map[string]link{}, wants: map[string][]hardlink{}, found: newSurvey(), buf: make([]byte, 128<<10)}
-}
-
-// readLayer passes over one layer, writing what is wanted and visible.
-func (x *extraction) readLayer(ctx context.Context, n int) error {
-	x.layer = n
-	if err := x.eachEntry(ctx, n, x.entry); err != nil {
-		return err
-	}
-	if err := x.lookBack(ctx, n); err != nil {
-		return err
-	}
-	if err := x.dropRemoved(); err != nil {
-		return err
-	}
-	x.over.next()
-	return nil
+		links: map[string]link{}, wants: map[string][]hardlink{}, found: newSurvey(), buf: make([]byte, 128<<10),
+		tell: func(int64) {}, counted: new(atomic.Int64), passes: map[int]*pass{}, kept: func(*pass) {}}
 }
 
 // eachEntry calls f with every entry of layer n and verifies the layer.
-func (x *extraction) eachEntry(ctx context.Context, n int, f func(name string, h *tar.Header, r io.Reader) error) error {
-	l, err := x.img.openLayer(ctx, n, x.tell)
+func (x *extraction) eachEntry(ctx context.Context, n int, f entryFunc) error {
+	l, err := x.img.openLayer(ctx, n, layerOptions{tell: func(int64) {}, wait: func() error { return nil }})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	if err := x.entries(ctx, l, f); err != nil {
+		return err
+	}
+	return l.finish()
+}
+
+// entryFunc is given an entry's name, cleaned, and its content.
+type entryFunc func(name string, h *tar.Header, r io.Reader) error
+
+// entries calls f with every entry from where the layer's reader is.
+func (x *extraction) entries(ctx context.Context, l *layerReader, f entryFunc) error {
 	tr := tar.NewReader(l)
 	for {
 		h, err := tr.Next()
 		if err == io.EOF {
-			return l.finish()
+			return nil
 		}
 		if err == nil {
 			err = x.oneEntry(ctx, h, entryReader{tr, l}, f)
@@ -122,18 +128,25 @@ func (r entryReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (x *extraction) oneEntry(ctx context.Context, h *tar.Header, r io.Reader, f func(string, *tar.Header, io.Reader) error) error {
+func (x *extraction) oneEntry(ctx context.Context, h *tar.Header, r io.Reader, f entryFunc) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if x.spent.entries++; x.spent.entries > x.img.opts.Limits.Entries {
-		return fail(Limit, "the image has more than %d entries (limit entries)", x.img.opts.Limits.Entries)
+	if err := x.countEntry(); err != nil {
+		return err
 	}
 	name, err := cleanName(h.Name, x.img.opts.Limits)
-	if err != nil || name == "." {
+	if err != nil {
 		return err
 	}
 	return f(name, h, r)
+}
+
+func (x *extraction) countEntry() error {
+	if x.counted.Add(1) > x.img.opts.Limits.Entries {
+		return fail(Limit, "the image has more than %d entries (limit entries)", x.img.opts.Limits.Entries)
+	}
+	return nil
 }
 
 // inLayer adds the layer's digest to refusals that do not name it.
@@ -148,29 +161,9 @@ func inLayer(l *layerReader, err error) error {
 	return err
 }
 
-const (
-	whiteout = ".wh."
-	opaque   = ".wh..wh..opq"
-)
-
+// entry deals with one entry of the layer whose turn it is.
 func (x *extraction) entry(name string, h *tar.Header, r io.Reader) error {
-	dir, base := path.Dir(name), path.Base(name)
-	switch {
-	case base == opaque:
-		x.over.own.opaque[x.over.key(dir)] = struct{}{}
-		return nil
-	case strings.HasPrefix(base, whiteout+whiteout):
-		return nil // aufs's own book-keeping
-	case strings.HasPrefix(base, whiteout):
-		x.over.own.gone[x.over.key(path.Join(dir, base[len(whiteout):]))] = struct{}{}
-		return nil
-	case h.Typeflag == tar.TypeDir:
-		x.found.dir(name)
-		if !x.over.hides(name, true) {
-			x.over.own.dirs[x.over.key(name)] = struct{}{}
-		}
-		return nil
-	case h.Typeflag == tar.TypeXGlobalHeader:
+	if x.over.structure(x.over.own, name, h.Typeflag) {
 		return nil
 	}
 	x.over.file(name)
@@ -180,7 +173,7 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) error {
 		x.found.file(name)
 	}
 	if h.Typeflag == tar.TypeSymlink {
-		return x.symlink(name, h, c, hidden)
+		return x.symlink(name, h.Linkname, c, hidden)
 	}
 	if waiting := x.waiting(name); len(waiting) > 0 && (h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse) {
 		return x.content(name, h, r, c, hidden, waiting)
@@ -213,19 +206,19 @@ func (x *extraction) refuse(name string, h *tar.Header) error {
 	return nil
 }
 
-func (x *extraction) symlink(name string, h *tar.Header, c class, hidden bool) error {
-	if hidden {
+func (x *extraction) symlink(name, target string, c class, hidden bool) error {
+	if hidden || c == nothing && (deep(name) || len(x.links) >= linkCount) {
 		return nil
 	}
-	if c == nothing && (strings.Count(name, "/") >= linkDepth || len(x.links) >= linkCount) {
-		return nil
+	if _, ok := linkTarget(name, target); !ok && c != nothing {
+		return fail(Hostile, "the link %q points to %q, out of the image", name, target)
 	}
-	if _, ok := linkTarget(name, h.Linkname); !ok && c != nothing {
-		return fail(Hostile, "the link %q points to %q, out of the image", name, h.Linkname)
-	}
-	x.links[name] = link{layer: x.layer, target: h.Linkname, class: c}
+	x.links[name] = link{layer: x.layer, target: target, class: c}
 	return x.forget(name)
 }
+
+// deep says whether a link is too far down to stand above a module tree.
+func deep(name string) bool { return strings.Count(name, "/") >= linkDepth }
 
 // hardlink gives a second name to a file of the same layer, or remembers that
 // the content is to be found below.
@@ -261,7 +254,6 @@ func (x *extraction) waiting(name string) []hardlink {
 // content writes a file for the hard links of upper layers, and in its own
 // place when it is wanted there and visible.
 func (x *extraction) content(name string, h *tar.Header, r io.Reader, c class, hidden bool, waiting []hardlink) error {
-	x.dropWaiting(name)
 	at, first := name, 0
 	if c == nothing || hidden {
 		at, c, first = waiting[0].name, waiting[0].class, 1
@@ -272,12 +264,23 @@ func (x *extraction) content(name string, h *tar.Header, r io.Reader, c class, h
 	if err := x.write(at, h.Size, r, c); err != nil {
 		return err
 	}
+	if first == 1 {
+		x.belongs(at, waiting[0].layer)
+	}
+	x.dropWaiting(name)
 	for _, w := range waiting[first:] {
 		if err := x.linkFile(at, w.name, w.class, w.layer); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// belongs says that a file written is one of another layer: a hard link there.
+func (x *extraction) belongs(name string, layer int) {
+	f := x.files[name]
+	f.layer = layer
+	x.files[name] = f
 }
 
 func (x *extraction) dropWaiting(name string) {
@@ -310,7 +313,7 @@ func (x *extraction) linkFile(from, to string, c class, layer int) error {
 	if err := x.root.Link(from, to); err != nil {
 		return diskError("linking "+to, err)
 	}
-	x.files[to] = written{layer: layer, size: x.files[from].size, class: c}
+	x.files[to] = written{layer: layer, size: x.files[from].size, class: c, sum: x.files[from].sum}
 	delete(x.links, to)
 	return x.charge(0)
 }
@@ -343,7 +346,8 @@ func (x *extraction) write(name string, size int64, r io.Reader, c class) error 
 		}
 		return diskError("writing "+name, err)
 	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r}, x.buf)
+	sum := sha256.New()
+	n, err := io.CopyBuffer(io.MultiWriter(f, sum), struct{ io.Reader }{r}, x.buf)
 	if err == nil {
 		// Begin writing back now; settle waits for it. An error shows there.
 		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
@@ -354,7 +358,7 @@ func (x *extraction) write(name string, size int64, r io.Reader, c class) error 
 	if err != nil {
 		return diskError("writing "+name, errors.Join(err, x.root.Remove(name)))
 	}
-	x.files[name] = written{layer: x.layer, size: n, class: c}
+	x.files[name] = written{layer: x.layer, size: n, class: c, sum: [sha256.Size]byte(sum.Sum(nil))}
 	delete(x.links, name)
 	return x.charge(n)
 }

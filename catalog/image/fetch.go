@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -24,31 +25,52 @@ const (
 )
 
 // Fetch reads the wanted part of the image into dir, keeping paths relative to
-// the image's root, and returns what is there. Each layer is read once, from
-// the top, and verified while it passes. The work is done beside dir, in
-// dir.part, which takes dir's place when it is complete: dir is whole or not
-// there, and after an error what it held before is still there. A directory
-// that an earlier fetch of the same image and want completed is used again
-// without reading anything.
+// the image's root, and returns what is there. Each layer is read once and
+// verified while it passes. The work is done beside dir, in dir.part, which
+// takes dir's place when it is complete: dir is whole or not there, and after an
+// error what it held before is still there. A directory that an earlier fetch of
+// the same image and want completed is compared with its digests and used again
+// without reading anything. When a registry fails or ctx ends, dir.part stays,
+// and the next Fetch goes on from there.
 func (img *Image) Fetch(ctx context.Context, dir string, want Want) (*Inventory, error) {
-	if inv, err := ReadInventory(dir); err == nil && inv.Digest == img.digest && sameWant(inv.want, want) {
+	if inv, ok := img.fetchedBefore(dir, want); ok {
 		return inv, nil
 	}
 	if err := ownDir(dir); err != nil {
 		return nil, err
 	}
 	part := dir + ".part"
-	if err := prepareDir(part); err != nil {
-		return nil, err
+	inv, took, err := img.fetchPart(ctx, part, want)
+	if took && (CodeOf(err) == DigestMismatch || CodeOf(err) == Corrupt) {
+		img.opts.Log("what was kept of an earlier fetch does not go with the rest; the image is fetched anew")
+		if err = os.RemoveAll(part); err == nil {
+			inv, _, err = img.fetchPart(ctx, part, want)
+		}
 	}
-	inv, err := img.fetchInto(ctx, part, want)
 	if err == nil {
 		err = replaceDir(part, dir)
+	}
+	if err != nil && img.mayGoOn(err) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(part))
 	}
 	return inv, nil
+}
+
+// fetchedBefore gives the inventory of a complete directory whose files are
+// still what was fetched.
+func (img *Image) fetchedBefore(dir string, want Want) (*Inventory, bool) {
+	inv, err := ReadInventory(dir)
+	if err != nil || inv.Digest != img.digest || !sameWant(inv.want, want) {
+		return nil, false
+	}
+	if err := inv.verify(dir); err != nil {
+		img.opts.Log(fmt.Sprintf("%v; the image is fetched anew", err))
+		return nil, false
+	}
+	return inv, true
 }
 
 // ownDir says that dir may be replaced: it is not there, empty, or was made by
@@ -106,42 +128,68 @@ func replaceDir(part, dir string) error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-func (img *Image) fetchInto(ctx context.Context, dir string, want Want) (*Inventory, error) {
-	root, err := os.OpenRoot(dir)
+// fetchPart fetches into part; took says whether an earlier fetch was taken up.
+func (img *Image) fetchPart(ctx context.Context, part string, want Want) (inv *Inventory, took bool, err error) {
+	if err := ownDir(part); err != nil {
+		return nil, false, err
+	}
+	if root, err := os.OpenRoot(part); err == nil {
+		x := newExtraction(img, root, newSelector(want))
+		if took = x.goOn(want); took {
+			img.opts.Log("going on with a fetch that was broken off")
+			inv, err = x.complete(ctx, want)
+		}
+		if err = errors.Join(err, root.Close()); took {
+			return inv, took, err
+		}
+	}
+	if err := prepareDir(part); err != nil {
+		return nil, false, err
+	}
+	root, err := os.OpenRoot(part)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", dir, err)
+		return nil, false, fmt.Errorf("opening %s: %w", part, err)
 	}
 	defer root.Close()
-	sel := newSelector(want)
-	x, err := img.extract(ctx, root, sel)
-	if err != nil {
+	inv, err = newExtraction(img, root, newSelector(want)).complete(ctx, want)
+	return inv, false, err
+}
+
+// complete reads all that is wanted and writes the inventory.
+func (x *extraction) complete(ctx context.Context, want Want) (*Inventory, error) {
+	if err := x.extract(ctx, want); err != nil {
 		return nil, err
 	}
 	// An image for other kernels may still serve this one (it is judged by its
 	// symbols): when nothing was found, take what is there.
-	if len(want.Releases) > 0 && !want.OnlyLicences && !x.hasModules() && len(x.found.releases) > 0 {
-		if err := emptyRoot(root); err != nil {
+	if x.sel.releases != nil && !want.OnlyLicences && !x.hasModules() && len(x.found.releases) > 0 {
+		if err := emptyRoot(x.root); err != nil {
 			return nil, err
 		}
-		sel.releases = nil
-		if x, err = img.extract(ctx, root, sel); err != nil {
+		x.sel.releases = nil
+		x = newExtraction(x.img, x.root, x.sel)
+		if err := x.extract(ctx, want); err != nil {
 			return nil, err
 		}
 	}
 	if err := x.followLinks(ctx); err != nil {
 		return nil, err
 	}
+	// From here on files move, and nothing is fetched any more.
+	if err := x.root.Remove(resumptionName); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("removing %s: %w", resumptionName, err)
+	}
 	if err := x.makeLinks(); err != nil {
 		return nil, err
 	}
-	inv, err := x.inventory(dir, want)
+	inv, err := x.inventory(x.root.Name(), want)
 	if err != nil {
 		return nil, err
 	}
 	if err := x.settle(); err != nil {
 		return nil, err
 	}
-	return inv, inv.write(dir)
+	return inv, inv.write(x.root.Name())
 }
 
 // emptyRoot takes out what a first pass wrote, all but the marker: a second one
@@ -166,13 +214,49 @@ func emptyRoot(root *os.Root) error {
 // journal.
 const progressEvery = 200 * time.Millisecond
 
-// extract passes over all layers that can hold something wanted.
-func (img *Image) extract(ctx context.Context, root *os.Root, sel *selector) (*extraction, error) {
-	x := newExtraction(img, root, sel)
-	var done int64
+// extract passes over all layers that can hold something wanted. When it fails
+// in passing, it keeps how far it was.
+func (x *extraction) extract(ctx context.Context, want Want) error {
+	todo, total := x.img.layersFor(x.sel)
+	x.tell = x.img.teller(x.had(todo), total)
+	kept := time.Now()
+	x.kept = func(p *pass) {
+		if _, remote := x.img.src.(*registrySource); !remote || !p.done && time.Since(kept) < keepEvery {
+			return
+		}
+		kept = time.Now()
+		if err := x.keep(want, x.from(p.n)); err != nil {
+			x.img.opts.Log(err.Error())
+		}
+	}
+	err := x.readLayers(ctx, todo)
+	if err == nil {
+		err = x.unmet()
+	}
+	if err != nil {
+		if x.img.mayGoOn(err) {
+			if kerr := x.keep(want, x.from(0)); kerr != nil {
+				x.img.opts.Log(kerr.Error())
+			}
+		}
+		return err
+	}
+	x.found.entries = x.counted.Load()
+	for _, l := range x.img.manifest.Layers {
+		if r := l.Annotations[releaseAnnotation]; r != "" {
+			x.found.releases[r] = true
+		}
+	}
+	return nil
+}
+
+// teller counts fetched bytes of several layers together and tells progress.
+func (img *Image) teller(done, total int64) func(int64) {
+	var mu sync.Mutex
 	var told time.Time
-	todo, total := img.layersFor(sel)
-	x.tell = func(n int64) {
+	return func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
 		done += n
 		img.fetched += n
 		if now := time.Now(); done == total || now.Sub(told) >= progressEvery {
@@ -180,24 +264,6 @@ func (img *Image) extract(ctx context.Context, root *os.Root, sel *selector) (*e
 			img.opts.Progress(done, total)
 		}
 	}
-	for _, n := range todo {
-		done, err := x.readModules(ctx, n)
-		if err == nil && !done {
-			err = x.readLayer(ctx, n)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if err := x.unmet(); err != nil {
-		return nil, err
-	}
-	for _, l := range img.manifest.Layers {
-		if r := l.Annotations[releaseAnnotation]; r != "" {
-			x.found.releases[r] = true
-		}
-	}
-	return x, nil
 }
 
 // layersFor lists the layers to read, from the top, and their bytes. A layer's

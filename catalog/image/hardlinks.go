@@ -7,28 +7,27 @@ import (
 	"sort"
 )
 
-// lookBack gives the hard links of layer n the content of targets in the same
-// layer that were not written when they passed: because they are wanted under
-// the link's name alone, because a layer above replaced them, or because they
-// came later. Only then is the layer read a second time.
+// lookBack gives hard links the content of targets in layer n that were not
+// written when they passed: because they are wanted under the link's name
+// alone, because a layer above replaced them, because they came later, or
+// because they passed before the layers above were done. Only then is the layer
+// read a second time.
 func (x *extraction) lookBack(ctx context.Context, n int) error {
 	if err := x.linkLater(n); err != nil {
 		return err
 	}
 	for range maxLinks {
-		pick := x.sameLayer(n)
+		pick := x.passedBy(n)
 		if len(pick) == 0 {
 			return nil
 		}
-		quiet := x.tell
-		x.tell = func(int64) {}
 		err := x.eachEntry(ctx, n, func(name string, h *tar.Header, r io.Reader) error {
 			if links, ok := pick[name]; ok {
 				return x.pickUp(name, h, r, links)
 			}
 			return nil
 		})
-		if x.tell = quiet; err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -59,9 +58,9 @@ func (x *extraction) linkLater(n int) error {
 	return nil
 }
 
-// sameLayer takes the links whose target layer n itself has out of the waiting
-// ones, by target.
-func (x *extraction) sameLayer(n int) map[string][]hardlink {
+// passedBy takes the links of layer n and above whose target layer n itself has
+// out of the waiting ones, by target.
+func (x *extraction) passedBy(n int) map[string][]hardlink {
 	pick := map[string][]hardlink{}
 	for target, links := range x.wants {
 		if !x.over.inLayer(target) {
@@ -69,7 +68,7 @@ func (x *extraction) sameLayer(n int) map[string][]hardlink {
 		}
 		var keep []hardlink
 		for _, l := range links {
-			if l.layer == n {
+			if l.layer >= n {
 				pick[target] = append(pick[target], l)
 			} else {
 				keep = append(keep, l)
@@ -108,6 +107,7 @@ func (x *extraction) pickUp(name string, h *tar.Header, r io.Reader, links []har
 	if err := x.write(links[0].name, h.Size, r, links[0].class); err != nil {
 		return err
 	}
+	x.belongs(links[0].name, links[0].layer)
 	for _, l := range links[1:] {
 		if err := x.linkFile(links[0].name, l.name, l.class, l.layer); err != nil {
 			return err

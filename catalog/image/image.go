@@ -47,6 +47,7 @@ type Inventory struct {
 	Notes []string `json:"notes,omitempty"`
 
 	want Want
+	sums map[string][]byte // sha256 of each file by path
 }
 
 // From is the inventory under the name that the image was asked for by.

@@ -28,7 +28,10 @@ type moduleSet struct {
 // inventory says what was extracted below dir.
 func (x *extraction) inventory(dir string, want Want) (*Inventory, error) {
 	inv := &Inventory{Reference: x.img.ref.String(), Digest: x.img.digest, IndexDigest: x.img.indexDigest,
-		ConfigDigest: x.img.manifest.Config.Digest.String(), Labels: x.img.Labels(), Bytes: x.img.Size(), Fetched: x.img.fetched, want: want}
+		ConfigDigest: x.img.manifest.Config.Digest.String(), Labels: x.img.Labels(), Bytes: x.img.Size(), Fetched: x.img.fetched, want: want, sums: map[string][]byte{}}
+	for p, f := range x.files {
+		inv.sums[p] = f.sum[:]
+	}
 	var err error
 	if want.OnlyLicences {
 		inv.Releases = x.found.sortedReleases()

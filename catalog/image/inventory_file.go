@@ -29,9 +29,11 @@ type inventoryDoc struct {
 	Format int `json:"format"`
 	*Inventory
 	Want Want `json:"want"`
+	// Sums are the sha256 of every file fetched, by path.
+	Sums map[string][]byte `json:"sums"`
 }
 
-const inventoryFormat = 1
+const inventoryFormat = 2
 
 // ReadInventory gives the inventory of a directory that Fetch completed. A
 // directory without one, or with one of another format, is an error.
@@ -47,8 +49,23 @@ func ReadInventory(dir string) (*Inventory, error) {
 	if doc.Format != inventoryFormat {
 		return nil, fmt.Errorf("reading the inventory of %s: format %d is not %d", dir, doc.Format, inventoryFormat)
 	}
-	doc.Inventory.want = doc.Want
+	doc.Inventory.want, doc.Inventory.sums = doc.Want, doc.Sums
 	return doc.Inventory, doc.Inventory.readModules(dir)
+}
+
+// verify compares every file below dir with what was fetched.
+func (inv *Inventory) verify(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", dir, err)
+	}
+	defer root.Close()
+	for _, p := range sortedKeys(inv.sums) {
+		if !intact(root, p, inv.sums[p]) {
+			return fmt.Errorf("%s in %s is not what was fetched any more", p, dir)
+		}
+	}
+	return nil
 }
 
 // sameWant compares two wants; the order of releases does not matter.
@@ -77,7 +94,7 @@ func (x *extraction) settle() error {
 // write stores the inventory, the last of all files: its presence says that
 // the directory is complete.
 func (inv *Inventory) write(dir string) error {
-	raw, err := json.MarshalIndent(inventoryDoc{inventoryFormat, inv, inv.want}, "", " ")
+	raw, err := json.MarshalIndent(inventoryDoc{inventoryFormat, inv, inv.want, inv.sums}, "", " ")
 	if err != nil {
 		return fmt.Errorf("writing the inventory: %w", err)
 	}

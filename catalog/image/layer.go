@@ -1,144 +1,188 @@
 package image
 
 import (
-	"bufio"
-	"bytes"
-	"compress/bzip2"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 
-	"fitout/catalog/module"
+	"fitout/catalog/image/inflate"
 )
 
 // ratioFrom is the plain size below which the ratio limit does not apply.
 const ratioFrom = 256 << 20
 
+// placeEvery is how many plain bytes lie between two places at which reading a
+// layer can go on after it was broken off.
+const placeEvery = 4 << 20
+
 // layerReader gives the plain tar of one layer while it verifies both the
-// compressed bytes and the plain ones. finish must be called: only then are
-// the bytes known to be the right ones.
+// compressed bytes and the plain ones: they are fetched and hashed by one
+// goroutine, decompressed and filtered by the caller, hashed again by a third.
+// finish must be called: only then are the bytes known to be the right ones.
 type layerReader struct {
 	n     int
 	desc  v1.Descriptor
 	diff  v1.Hash // zero when the configuration does not name it
 	lim   Limits
 	raw   *rawReader
-	plain io.Reader
+	plain *decoder
 	sum   *sideSum
-	size  int64
-	packd bool
-	stop  func()
+	size  int64  // plain bytes so far, those in chunk included
+	chunk []byte // what is decompressed and not read yet
+	// near is the last place that reading can begin at again, nil for none.
+	near    *place
+	nearest int64
+	// giveUp ends what the source waits for.
+	giveUp context.CancelFunc
 }
 
-// rawReader counts and hashes the bytes as they come from the source.
-type rawReader struct {
-	src   io.ReadCloser
-	sum   hash.Hash
-	count int64
-	want  int64
-	ended bool
-	err   error // what the source said, io.EOF excepted
-	tell  func(int64)
+// place is where reading a layer can go on: a point of the gzip stream, with
+// both hashes as they were there. The compressed bytes are taken up a little
+// before the point.
+type place struct {
+	Point inflate.Point `json:"point"`
+	Raw   rawMark       `json:"raw"`
+	Plain []byte        `json:"plain"`
 }
 
-func (r *rawReader) Read(p []byte) (int, error) {
-	if r.count > r.want {
-		return 0, io.EOF
+// layerOptions say how a layer is read: tell is called with each count of raw
+// bytes that have passed, wait before a decoder takes much memory, and from is
+// where an earlier reading broke off.
+type layerOptions struct {
+	tell func(int64)
+	wait func() error
+	from *place
+}
+
+// openLayer starts reading layer n.
+func (img *Image) openLayer(ctx context.Context, n int, o layerOptions) (*layerReader, error) {
+	desc, from := img.manifest.Layers[n], place{}
+	if o.from != nil {
+		from = *o.from
 	}
-	n, err := r.src.Read(p)
-	r.sum.Write(p[:n])
-	r.count += int64(n)
-	r.tell(int64(n))
-	if err == io.EOF {
-		r.ended = true
-	} else if err != nil {
-		r.err = err
-	}
-	return n, err
-}
-
-// openLayer starts reading layer n. tell is called with each count of raw
-// bytes that have passed.
-func (img *Image) openLayer(ctx context.Context, n int, tell func(int64)) (*layerReader, error) {
-	desc := img.manifest.Layers[n]
-	src, err := img.src.blob(ctx, n, desc)
+	ctx, giveUp := context.WithCancel(ctx)
+	src, err := img.blobFrom(ctx, n, desc, from.Raw.At)
 	if err != nil {
+		giveUp()
 		return nil, err
 	}
-	l := &layerReader{n: n, desc: desc, lim: img.opts.Limits, sum: newSideSum(), stop: func() {},
-		raw: &rawReader{src: src, sum: sha256.New(), want: desc.Size, tell: tell}}
+	l := &layerReader{n: n, desc: desc, lim: img.opts.Limits, plain: &decoder{stop: func() {}}, near: o.from, nearest: from.Point.Out, giveUp: giveUp}
 	if n < len(img.config.RootFS.DiffIDs) {
 		l.diff = img.config.RootFS.DiffIDs[n]
 	}
-	if err := l.decompress(); err != nil {
+	if l.sum, err = newSideSum(from.Plain); err == nil {
+		l.raw, err = newRawReader(src, desc.Size, from.Raw, o.tell)
+	}
+	if err != nil {
+		giveUp()
+		return nil, errors.Join(err, src.Close())
+	}
+	if o.from != nil {
+		err = l.takeUp(from)
+	} else {
+		l.plain, err = decompress(l.raw, l.lim, o.wait)
+	}
+	if err != nil {
+		err = l.explain(err)
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
+// takeUp goes on from a place.
+func (l *layerReader) takeUp(from place) error {
+	if _, err := io.CopyN(io.Discard, struct{ io.Reader }{l.raw}, from.Point.In-from.Raw.At); err != nil {
+		return noEOF(err)
+	}
+	z := inflate.Resume(l.raw, from.Point)
+	l.plain = &decoder{chunks: z, gzip: z, packed: true, stop: func() {}}
+	l.size = from.Point.Out
+	return nil
+}
+
 func (l *layerReader) name() string { return fmt.Sprintf("layer %d (%s)", l.n+1, l.desc.Digest) }
 
-// decompress finds the compression by the first bytes; the media type is not
-// asked, for it is wrong often enough.
-func (l *layerReader) decompress() error {
-	br := bufio.NewReaderSize(l.raw, 64<<10)
-	head, err := br.Peek(6)
-	if err != nil && err != io.EOF {
-		return l.explain(err)
+// offset is the place of the next byte that Read gives in the plain tar.
+func (l *layerReader) offset() int64 { return l.size - int64(len(l.chunk)) }
+
+// next takes the next chunk.
+func (l *layerReader) next() error {
+	if l.plain.gzip != nil && l.size >= l.nearest+placeEvery {
+		l.plain.gzip.StopAtBlock()
 	}
-	l.packd, err = true, nil
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		l.plain, err = gzip.NewReader(br)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18}):
-		var d *zstd.Decoder
-		d, err = zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(l.lim.Window), zstd.WithDecoderMaxMemory(l.lim.Window+1<<20))
-		if err == nil {
-			l.plain, l.stop = d, d.Close
-		}
-	case bytes.HasPrefix(head, []byte("BZh")):
-		l.plain = bzip2.NewReader(br)
-	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
-		l.plain, _, err = module.Decompress(br)
-	default:
-		l.plain, l.packd, err = br, false, nil
-	}
+	chunk, err := l.plain.Next()
 	if err != nil {
-		return l.explain(noEOF(err))
+		return err
+	}
+	l.sum.add(chunk)
+	l.chunk = chunk
+	l.size += int64(len(chunk))
+	if l.size > ratioFrom && l.size > l.raw.count*l.lim.Ratio {
+		return fail(Limit, "%s grows to more than %d times its size (limit ratio): %d bytes out of %d",
+			l.name(), l.lim.Ratio, l.size, l.raw.count)
+	}
+	if l.plain.gzip != nil && l.size >= l.nearest+placeEvery {
+		l.mark()
 	}
 	return nil
 }
 
+// mark notes the place after the chunk just made, if reading can go on there.
+func (l *layerReader) mark() {
+	p, ok := l.plain.gzip.Point()
+	if !ok {
+		return
+	}
+	if raw, ok := l.raw.markBefore(p.In); ok {
+		l.near, l.nearest = &place{Point: p, Raw: raw, Plain: l.sum.state()}, p.Out
+	}
+}
+
 // Read gives plain bytes.
 func (l *layerReader) Read(p []byte) (int, error) {
-	n, err := l.plain.Read(p)
-	l.sum.Write(p[:n])
-	l.size += int64(n)
-	if l.size > ratioFrom && l.size > l.raw.count*l.lim.Ratio {
-		return n, fail(Limit, "%s grows to more than %d times its size (limit ratio): %d bytes out of %d",
-			l.name(), l.lim.Ratio, l.size, l.raw.count)
+	for len(l.chunk) == 0 {
+		if err := l.next(); err == io.EOF {
+			return 0, err
+		} else if err != nil {
+			return 0, l.explain(err)
+		}
 	}
-	if err != nil && err != io.EOF {
-		return n, l.explain(err)
+	n := copy(p, l.chunk)
+	l.chunk = l.chunk[n:]
+	return n, nil
+}
+
+// Seek passes over bytes without copying them; archive/tar uses it for content
+// that nobody reads. It goes forwards only.
+func (l *layerReader) Seek(offset int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || offset < 0 {
+		return 0, errors.ErrUnsupported
 	}
-	return n, err
+	for offset > int64(len(l.chunk)) {
+		offset -= int64(len(l.chunk))
+		if err := l.next(); err != nil {
+			return l.size, l.explain(noEOF(err))
+		}
+	}
+	l.chunk = l.chunk[offset:]
+	return l.offset(), nil
 }
 
 // finish reads what is left and says whether the layer was what its digests
 // promise.
 func (l *layerReader) finish() error {
-	if _, err := io.Copy(io.Discard, struct{ io.Reader }{l}); err != nil {
-		return err
+	for {
+		l.chunk = nil
+		if err := l.next(); err == io.EOF {
+			break
+		} else if err != nil {
+			return l.explain(err)
+		}
 	}
 	if err := l.finishRaw(); err != nil {
 		return err
@@ -162,7 +206,7 @@ func (l *layerReader) finishRaw() error {
 		return fail(DigestMismatch, "%s is longer than the %d bytes that the manifest says", l.name(), l.desc.Size)
 	}
 	// A docker archive knows a layer by the digest of its plain tar alone.
-	if l.packd && l.desc.Digest == l.diff {
+	if l.plain.packed && l.desc.Digest == l.diff {
 		return nil
 	}
 	if got := hex.EncodeToString(l.raw.sum.Sum(nil)); got != l.desc.Digest.Hex {
@@ -178,7 +222,10 @@ func (l *layerReader) explain(err error) error {
 	if errors.As(err, &own) {
 		return err
 	}
-	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, module.ErrWindow) {
+	if l.raw.err != nil {
+		return l.sourceError(l.raw.err)
+	}
+	if tooLarge(err) {
 		return fail(Limit, "%s needs a larger window than is allowed (limit window: %d bytes for zstd, 64 MiB for xz)", l.name(), l.lim.Window).because(err)
 	}
 	if rerr := l.finishRaw(); rerr != nil {
@@ -202,7 +249,8 @@ func (l *layerReader) truncated() error {
 
 // Close releases the source and the decoder.
 func (l *layerReader) Close() error {
-	l.stop()
+	l.plain.stop()
 	l.sum.end()
-	return l.raw.src.Close()
+	l.giveUp()
+	return l.raw.Close()
 }

@@ -33,12 +33,10 @@ func (x *extraction) followLinks(ctx context.Context) error {
 			return nil
 		}
 		again := newExtraction(x.img, x.root, &selector{extra: missing})
-		again.spent, again.tell = x.spent, func(int64) {}
+		again.spent, again.counted = x.spent, x.counted
 		todo, _ := x.img.layersFor(x.sel)
-		for _, n := range todo {
-			if err := again.readLayer(ctx, n); err != nil {
-				return err
-			}
+		if err := again.readLayers(ctx, todo); err != nil {
+			return err
 		}
 		if err := again.unmet(); err != nil {
 			return err

@@ -129,8 +129,8 @@ func (e *endpoint) finalStatus(resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	why := registryWords(resp)
 	user := "anonymous"
-	if !e.auth.login.empty() {
-		user = "user " + or(e.auth.login.username, "(token)")
+	if login := e.auth.known(); !login.empty() {
+		user = "user " + or(login.username, "(token)")
 	}
 	switch resp.StatusCode {
 	case http.StatusNotFound:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -97,6 +98,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
+	o.Log = oneAtATime(o.Log)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -107,6 +109,17 @@ func (o Options) withDefaults() Options {
 		o.Progress = func(int64, int64) {}
 	}
 	return o
+}
+
+// oneAtATime lets the layers of an image, which are read beside each other, use
+// a function that was not made for it.
+func oneAtATime(log func(string)) func(string) {
+	var mu sync.Mutex
+	return func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		log(s)
+	}
 }
 
 // path is where a path of the node lies below Root.

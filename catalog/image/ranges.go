@@ -31,12 +31,7 @@ const (
 // cannot be done here and the layer is to be read whole; what was written by
 // then does no harm.
 func (x *extraction) readModules(ctx context.Context, n int) (ok bool, err error) {
-	d := x.img.manifest.Layers[n]
-	src, remote := x.img.src.(*registrySource)
-	if !remote || len(x.sel.want.Modules) == 0 || d.Annotations[tocAnnotation] == "" || d.Annotations[releaseAnnotation] == "" {
-		return false, nil
-	}
-	x.layer = n
+	src, d := x.img.src.(*registrySource), x.img.manifest.Layers[n]
 	r := &rangeReader{x: x, e: src.endpoints[src.at], d: d}
 	err = r.read(ctx)
 	var own *Error
@@ -47,8 +42,14 @@ func (x *extraction) readModules(ctx context.Context, n int) (ok bool, err error
 		x.img.opts.Log(fmt.Sprintf("layer %d is read whole: %v", n+1, err))
 		return false, nil
 	}
-	x.over.next()
 	return true, nil
+}
+
+// byRange says whether single modules of layer n are wanted and may be had.
+func (x *extraction) byRange(n int) bool {
+	d := x.img.manifest.Layers[n]
+	_, remote := x.img.src.(*registrySource)
+	return remote && len(x.sel.want.Modules) > 0 && d.Annotations[tocAnnotation] != "" && d.Annotations[releaseAnnotation] != ""
 }
 
 // rangeReader reads files out of one layer.
@@ -206,7 +207,7 @@ func (r *rangeReader) fetchGroup(ctx context.Context, files []tocFile, f func(to
 		return err
 	}
 	defer body.Close()
-	counted := &rawReader{src: body, sum: sha256.New(), want: r.d.Size, tell: r.x.tell}
+	counted := tellReader{body, r.x.tell}
 	at := files[0].from()
 	for _, file := range files {
 		if _, err := io.CopyN(io.Discard, counted, file.from()-at); err != nil {
@@ -222,6 +223,18 @@ func (r *rangeReader) fetchGroup(ctx context.Context, files []tocFile, f func(to
 		at = file.to()
 	}
 	return nil
+}
+
+// tellReader tells how many bytes have passed.
+type tellReader struct {
+	io.Reader
+	tell func(int64)
+}
+
+func (r tellReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.tell(int64(n))
+	return n, err
 }
 
 // chunkReader gives the content of one file, each chunk verified by its digest

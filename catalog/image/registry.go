@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -20,6 +21,7 @@ type registrySource struct {
 	endpoints []*endpoint
 	// at is the endpoint that gave the manifest; blobs are asked there first.
 	at int
+	mu sync.Mutex
 }
 
 // manifestTypes are asked for; schema 1 is not among them, but is named when
@@ -105,11 +107,21 @@ func (s *registrySource) manifest(ctx context.Context, d v1.Descriptor) ([]byte,
 // blob opens a layer with resume. Foreign layer URLs are not followed: a
 // driver's layers are where its manifest is.
 func (s *registrySource) blob(ctx context.Context, _ int, d v1.Descriptor) (io.ReadCloser, error) {
-	b := &blobReader{ctx: ctx, e: s.endpoints[s.at], d: d}
+	return s.blobFrom(ctx, d, 0)
+}
+
+// blobFrom opens a layer at an offset: where the manifest came from, or where
+// else it is.
+func (s *registrySource) blobFrom(ctx context.Context, d v1.Descriptor, offset int64) (io.ReadCloser, error) {
+	b := &blobReader{ctx: ctx, e: s.endpoints[s.at], d: d, offset: offset}
 	err := b.connect()
-	for i := s.at + 1; err != nil && CodeOf(err) == NotFound && i < len(s.endpoints); i++ {
-		b = &blobReader{ctx: ctx, e: s.endpoints[i], d: d}
-		err = b.connect()
+	if CodeOf(err) == NotFound && s.at+1 < len(s.endpoints) {
+		s.mu.Lock() // an endpoint settles how it is reached with its first request
+		defer s.mu.Unlock()
+		for i := s.at + 1; CodeOf(err) == NotFound && i < len(s.endpoints); i++ {
+			b = &blobReader{ctx: ctx, e: s.endpoints[i], d: d, offset: offset}
+			err = b.connect()
+		}
 	}
 	if err != nil {
 		return nil, err

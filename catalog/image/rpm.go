@@ -114,8 +114,8 @@ func (x *extraction) unpackCpio(pkg string, c *cpioReader) error {
 		if err != nil {
 			return fail(CodeOf(err), "in the package %q", pkg).because(err)
 		}
-		if x.spent.entries++; x.spent.entries > x.img.opts.Limits.Entries {
-			return fail(Limit, "the image has more than %d entries (limit entries)", x.img.opts.Limits.Entries)
+		if err := x.countEntry(); err != nil {
+			return err
 		}
 		if err := x.packaged(path.Join(pkg+".d", inner), h, c); err != nil {
 			return err

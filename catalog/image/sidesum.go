@@ -1,58 +1,59 @@
 package image
 
-import (
-	"crypto/sha256"
-	"hash"
-)
+import "hash"
 
-// sideSum hashes on another processor while the caller goes on decompressing.
-// It holds three buffers and no more, so a slow hash slows the caller down.
+// sideSum hashes chunks on another processor while the caller makes the next
+// one. It keeps no copy: a chunk has to stay as it is until the call after the
+// next, which is what chunk sources promise.
 type sideSum struct {
-	full, free chan []byte
-	done       chan struct{}
-	buf        []byte
-	sum        hash.Hash
-	ended      bool
+	work  chan []byte
+	done  chan struct{}
+	sum   hash.Hash
+	busy  bool
+	ended bool
 }
 
-const sideBuffer = 64 << 10
-
-func newSideSum() *sideSum {
-	s := &sideSum{full: make(chan []byte, 2), free: make(chan []byte, 3), done: make(chan struct{}), sum: sha256.New()}
-	s.buf = make([]byte, 0, sideBuffer)
-	s.free <- make([]byte, 0, sideBuffer)
-	s.free <- make([]byte, 0, sideBuffer)
+// newSideSum goes on from the state of an earlier hash, if any.
+func newSideSum(state []byte) (*sideSum, error) {
+	sum, err := resumeSum(state)
+	if err != nil {
+		return nil, err
+	}
+	s := &sideSum{work: make(chan []byte), done: make(chan struct{}, 1), sum: sum}
 	go func() {
-		defer close(s.done)
-		for b := range s.full {
+		for b := range s.work {
 			s.sum.Write(b)
-			s.free <- b[:0]
+			s.done <- struct{}{}
 		}
 	}()
-	return s
+	return s, nil
 }
 
-// Write never fails.
-func (s *sideSum) Write(p []byte) (int, error) {
-	n := len(p)
-	for len(p) > 0 {
-		room := min(cap(s.buf)-len(s.buf), len(p))
-		s.buf, p = append(s.buf, p[:room]...), p[room:]
-		if len(s.buf) == cap(s.buf) {
-			s.full <- s.buf
-			s.buf = <-s.free
-		}
-	}
-	return n, nil
+// add begins to hash a chunk, once the one before is done.
+func (s *sideSum) add(chunk []byte) {
+	s.wait()
+	s.work <- chunk
+	s.busy = true
 }
 
-// end waits for the hash and gives it; nothing may be written afterwards.
-func (s *sideSum) end() []byte {
-	if !s.ended {
-		s.ended = true
-		s.full <- s.buf
-		close(s.full)
+func (s *sideSum) wait() {
+	if s.busy {
 		<-s.done
+		s.busy = false
+	}
+}
+
+// state is that of the hash over all chunks added.
+func (s *sideSum) state() []byte {
+	s.wait()
+	return sumState(s.sum)
+}
+
+// end waits for the hash and gives it; nothing may be added afterwards.
+func (s *sideSum) end() []byte {
+	if s.wait(); !s.ended {
+		s.ended = true
+		close(s.work)
 	}
 	return s.sum.Sum(nil)
 }

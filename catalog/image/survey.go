@@ -1,6 +1,7 @@
 package image
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"sort"
@@ -19,6 +20,28 @@ type survey struct {
 	entries  int64
 }
 
+// surveyDoc is a survey as it is kept.
+type surveyDoc struct {
+	Releases            map[string]bool
+	Modules, Debs, RPMs map[string]int
+	Raws, Runfiles      []string
+}
+
+// MarshalJSON keeps a survey for a fetch that goes on later.
+func (s survey) MarshalJSON() ([]byte, error) {
+	return json.Marshal(surveyDoc{s.releases, s.modules, s.debs, s.rpms, s.raws, s.runfiles})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *survey) UnmarshalJSON(raw []byte) error {
+	var d surveyDoc
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return err
+	}
+	*s = survey{d.Releases, d.Modules, d.Debs, d.RPMs, d.Raws, d.Runfiles, 0}
+	return nil
+}
+
 // surveyed bounds each table of a survey.
 const surveyed = 256
 
@@ -26,10 +49,18 @@ func newSurvey() survey {
 	return survey{releases: map[string]bool{}, modules: map[string]int{}, debs: map[string]int{}, rpms: map[string]int{}}
 }
 
-func (s *survey) dir(p string) { s.entries++ }
+// notable says whether file would remember anything of p.
+func notable(p string) bool {
+	base := path.Base(p)
+	for _, suffix := range []string{".deb", ".rpm", ".raw", ".run"} {
+		if strings.HasSuffix(base, suffix) {
+			return true
+		}
+	}
+	return isModule(base)
+}
 
 func (s *survey) file(p string) {
-	s.entries++
 	base := path.Base(p)
 	switch {
 	case isModule(base):
