@@ -44,35 +44,42 @@ type pass struct {
 // passedLink is a symbolic link seen before the layer's turn.
 type passedLink struct{ Name, Target string }
 
-// readLayers reads layers, given from the top.
+// readLayers reads layers, given from the top. When one fails those below it,
+// which wait for it, are given up; those above go on, so that what is kept of
+// the fetch is as much as can be.
 func (x *extraction) readLayers(ctx context.Context, todo []int) error {
-	parent := ctx
-	ctx, cancel := context.WithCancel(ctx)
+	whole, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slots, turn := make(chan struct{}, layersAtOnce), make(chan struct{})
-	close(turn)
-	errs := make([]error, len(todo))
 	for _, n := range todo {
 		if x.passes[n] == nil {
 			x.passes[n] = &pass{x: x, n: n, own: newMarks()}
 		}
 	}
+	slots, turn := make(chan struct{}, layersAtOnce), make(chan struct{})
+	close(turn)
+	errs := make([]error, len(todo))
 	var running sync.WaitGroup
+	own := whole
 	for i, n := range todo {
 		p, next := x.passes[n], make(chan struct{})
 		p.turn, turn = turn, next
+		below, giveUp := context.WithCancel(own)
+		mine := own
+		own = below
 		slots <- struct{}{} // in order, so the topmost is never kept out
 		running.Go(func() {
 			defer func() { <-slots }()
-			if errs[i] = p.run(ctx); errs[i] != nil {
-				cancel()
+			if errs[i] = p.run(mine); errs[i] == nil {
+				close(next)
 				return
 			}
-			close(next)
+			if giveUp(); !x.img.mayGoOn(errs[i]) {
+				cancel()
+			}
 		})
 	}
 	running.Wait()
-	return firstCause(parent, errs)
+	return firstCause(ctx, errs)
 }
 
 // from are the layers from n upwards, which only n's turn may look at.
