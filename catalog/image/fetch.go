@@ -157,7 +157,7 @@ func (img *Image) fetchPart(ctx context.Context, part string, want Want) (inv *I
 
 // complete reads all that is wanted and writes the inventory.
 func (x *extraction) complete(ctx context.Context, want Want) (*Inventory, error) {
-	if err := x.extract(ctx, want); err != nil {
+	if err := x.extractKept(ctx, want); err != nil {
 		return nil, err
 	}
 	// An image for other kernels may still serve this one (it is judged by its
@@ -168,7 +168,7 @@ func (x *extraction) complete(ctx context.Context, want Want) (*Inventory, error
 		}
 		x.sel.releases = nil
 		x = newExtraction(x.img, x.root, x.sel)
-		if err := x.extract(ctx, want); err != nil {
+		if err := x.extractKept(ctx, want); err != nil {
 			return nil, err
 		}
 	}
@@ -214,31 +214,36 @@ func emptyRoot(root *os.Root) error {
 // journal.
 const progressEvery = 200 * time.Millisecond
 
-// extract passes over all layers that can hold something wanted. When it fails
-// in passing, it keeps how far it was.
-func (x *extraction) extract(ctx context.Context, want Want) error {
-	todo, total := x.img.layersFor(x.sel)
-	x.tell = x.img.teller(x.had(todo), total)
-	kept := time.Now()
-	x.kept = func(p *pass) {
-		if _, remote := x.img.src.(*registrySource); !remote || !p.done && time.Since(kept) < keepEvery {
-			return
-		}
-		kept = time.Now()
-		if err := x.keep(want, x.from(p.n)); err != nil {
+// extractKept is extract for a fetch that can go on: it keeps how far it is from
+// time to time, and when it fails in passing.
+func (x *extraction) extractKept(ctx context.Context, want Want) error {
+	keep := func(passes []*pass) {
+		if err := x.keep(want, passes); err != nil {
 			x.img.opts.Log(err.Error())
 		}
 	}
-	err := x.readLayers(ctx, todo)
-	if err == nil {
-		err = x.unmet()
-	}
-	if err != nil {
-		if x.img.mayGoOn(err) {
-			if kerr := x.keep(want, x.from(0)); kerr != nil {
-				x.img.opts.Log(kerr.Error())
-			}
+	kept := time.Now()
+	x.kept = func(p *pass) {
+		if _, remote := x.img.src.(*registrySource); remote && (p.done || time.Since(kept) > keepEvery) {
+			kept = time.Now()
+			keep(x.from(p.n))
 		}
+	}
+	err := x.extract(ctx)
+	if err != nil && x.img.mayGoOn(err) {
+		keep(x.from(0))
+	}
+	return err
+}
+
+// extract passes over all layers that can hold something wanted.
+func (x *extraction) extract(ctx context.Context) error {
+	todo, total := x.img.layersFor(x.sel)
+	x.tell = x.img.teller(x.had(todo), total)
+	if err := x.readLayers(ctx, todo); err != nil {
+		return err
+	}
+	if err := x.unmet(); err != nil {
 		return err
 	}
 	x.found.entries = x.counted.Load()

@@ -20,8 +20,8 @@ func (img *Image) FetchFiles(ctx context.Context, dir string, keep func(path str
 		return 0, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer root.Close()
-	x, err := img.extract(ctx, root, &selector{keep: keep})
-	if err != nil {
+	x := newExtraction(img, root, &selector{keep: keep})
+	if err := x.extract(ctx); err != nil {
 		return 0, err
 	}
 	if err := x.makeLinks(); err != nil {
