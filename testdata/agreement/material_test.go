@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,20 +82,8 @@ func (m *material) own(release, name string) []byte {
 // against Debian's headers.
 func build(t testing.TB, release string) map[string][]byte {
 	t.Helper()
-	headers, err := debian.Headers(release)
+	files, err := debian.Build(release, os.DirFS("modules"))
 	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("modules")))
-	out, err := exec.Command("make", "-j2", "-C", headers, "M="+dir, "modules").CombinedOutput()
-	require.NoError(t, err, "building modules takes gcc, make and libelf1 (make deps): %s", out)
-	found, err := filepath.Glob(filepath.Join(dir, "*.ko"))
-	require.NoError(t, err)
-	require.NotEmpty(t, found)
-	files := map[string][]byte{}
-	for _, f := range found {
-		files[filepath.Base(f)], err = os.ReadFile(f)
-		require.NoError(t, err)
-	}
 	return files
 }
 

@@ -125,6 +125,7 @@ type answer struct {
 	driver, image string
 	when          string
 	licence       string // accepted, by this name
+	risks         string // accepted, with commas between
 }
 
 // file writes the answers file.
@@ -136,6 +137,9 @@ func (a answer) file() string {
 	text := fmt.Sprintf("apiVersion: fitout/v1\nkind: Answers\nmetadata: {name: e2e}\ndevices:\n  - match: {id: %q}\n    %s\n    when: %s\n", a.id, what, a.when)
 	if a.licence != "" {
 		text += fmt.Sprintf("licences:\n  - {id: %s, digest: %q, accepted: true, by: ops@example.com, at: \"2026-11-30T12:00:00Z\"}\n", a.licence, images.LicenceDigest())
+	}
+	if a.risks != "" {
+		text += "acceptRisks: [" + a.risks + "]\n"
 	}
 	return text
 }

@@ -116,19 +116,33 @@ func Build(spec Spec) (v1.Image, error) {
 		}
 		adds = append(adds, mutate.Addendum{Layer: layer})
 	}
-	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
-	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
-	if img, err = mutate.Append(img, adds...); err != nil {
-		return nil, fmt.Errorf("putting the image together: %w", err)
-	}
-	config, err := img.ConfigFile()
+	return assemble(v1.Config{}, adds...)
+}
+
+// Of makes an image of one layer, with these files.
+func Of(config v1.Config, files ...File) (v1.Image, error) {
+	layer, err := tree(files).layer()
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = "linux", "amd64", v1.Time{Time: built}
-	config.Config.Labels = map[string]string{"org.opencontainers.image.title": "Test driver"}
-	return mutate.ConfigFile(img, config)
+	return assemble(config, mutate.Addendum{Layer: layer})
+}
+
+// assemble stacks layers to an image.
+func assemble(config v1.Config, adds ...mutate.Addendum) (v1.Image, error) {
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err := mutate.Append(img, adds...)
+	if err != nil {
+		return nil, fmt.Errorf("putting the image together: %w", err)
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Created, file.Config = "linux", "amd64", v1.Time{Time: built}, config
+	file.Config.Labels = map[string]string{"org.opencontainers.image.title": "Test driver"}
+	return mutate.ConfigFile(img, file)
 }
 
 func (s Spec) annotate(key, value string) map[string]string {
@@ -140,22 +154,22 @@ func (s Spec) annotate(key, value string) map[string]string {
 
 // base is what an image holds besides modules.
 func (s Spec) base() (v1.Layer, error) {
-	files := tree{{name: "etc/os-release", data: []byte("ID=driver-base\nVERSION_ID=1\n")}}
+	files := tree{{Name: "etc/os-release", Data: []byte("ID=driver-base\nVERSION_ID=1\n")}}
 	if s.Dir == UsrLib {
-		files = append(files, entry{name: "lib", link: "usr/lib"})
+		files = append(files, File{Name: "lib", Link: "usr/lib"})
 	}
 	switch s.Licence {
 	case "none":
 	case "":
-		files = append(files, entry{name: "licenses/LICENSE", data: []byte(Licence)})
+		files = append(files, File{Name: "licenses/LICENSE", Data: []byte(Licence)})
 	default:
-		files = append(files, entry{name: "licenses/LICENSE", data: []byte(s.Licence)})
+		files = append(files, File{Name: "licenses/LICENSE", Data: []byte(s.Licence)})
 	}
 	for name, text := range s.Firmware {
-		files = append(files, entry{name: "firmware/" + name, data: []byte(text)})
+		files = append(files, File{Name: "firmware/" + name, Data: []byte(text)})
 	}
 	for name, text := range s.Extra {
-		files = append(files, entry{name: name, data: []byte(text)})
+		files = append(files, File{Name: name, Data: []byte(text)})
 	}
 	return files.layer()
 }
@@ -230,44 +244,44 @@ func collect(dir, prefix string) (tree, error) {
 			return err
 		}
 		data, err := os.ReadFile(p)
-		files = append(files, entry{name: prefix + "/" + rel, data: data})
+		files = append(files, File{Name: prefix + "/" + rel, Data: data})
 		return err
 	})
 	return files, err
 }
 
-// entry is a file, or a link when link is not empty.
-type entry struct {
-	name, link string
-	data       []byte
+// File is a file of an image, or a link when Link is not empty.
+type File struct {
+	Name, Link string
+	Data       []byte
 }
 
 // tree is the content of a layer.
-type tree []entry
+type tree []File
 
 // layer packs the entries, sorted, each parent directory before its children.
 func (t tree) layer() (v1.Layer, error) {
-	slices.SortFunc(t, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(t, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	seen := map[string]bool{}
 	for _, e := range t {
-		for i, c := range e.name {
-			if dir := e.name[:i]; c == '/' && !seen[dir] {
+		for i, c := range e.Name {
+			if dir := e.Name[:i]; c == '/' && !seen[dir] {
 				seen[dir] = true
 				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: built}); err != nil {
 					return nil, err
 				}
 			}
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Mode: 0o644, Size: int64(len(e.data)), ModTime: built}
-		if e.link != "" {
-			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, e.link, 0o777
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Mode: 0o644, Size: int64(len(e.Data)), ModTime: built}
+		if e.Link != "" {
+			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, e.Link, 0o777
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}
-		if _, err := w.Write(e.data); err != nil {
+		if _, err := w.Write(e.Data); err != nil {
 			return nil, err
 		}
 	}

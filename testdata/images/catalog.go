@@ -16,6 +16,8 @@ type Entry struct {
 	Kernel string
 	// Reference of the image, variables allowed.
 	Reference string
+	// DirName and Firmware are places in the image; "": the usual ones.
+	DirName, Firmware string
 	// Licence is the licence's name; "" for no licence.
 	Licence string
 }
@@ -37,6 +39,11 @@ func Catalog(entries ...Entry) string {
 			}
 		}
 		fmt.Fprintf(&b, "    images:\n      - kernel: '%s'\n        reference: '%s'\n", kernel, e.Reference)
+		for key, value := range map[string]string{"dirName": e.DirName, "firmware": e.Firmware} {
+			if value != "" {
+				fmt.Fprintf(&b, "    %s: %s\n", key, value)
+			}
+		}
 		if e.Licence != "" {
 			fmt.Fprintf(&b, "    licence: {id: %s, file: /licenses/LICENSE}\n", e.Licence)
 		}

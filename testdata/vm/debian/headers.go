@@ -84,6 +84,37 @@ func extractHeaders(tmp, dir, release string) error {
 	return os.WriteFile(filepath.Join(build, "Makefile"), text, 0o644)
 }
 
+// Build builds the modules of a directory, whose Kbuild names them, for a kernel
+// release, and returns the .ko files by name.
+func Build(release string, sources fs.FS) (map[string][]byte, error) {
+	headers, err := Headers(release)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "modules-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, sources); err != nil {
+		return nil, err
+	}
+	if _, err := run("", "make", "-C", headers, "M="+dir, "modules"); err != nil {
+		return nil, fmt.Errorf("building modules takes gcc, make and libelf1 (make deps): %w", err)
+	}
+	built, err := filepath.Glob(filepath.Join(dir, "*.ko"))
+	if err != nil || len(built) == 0 {
+		return nil, fmt.Errorf("the build for kernel %s left no module", release)
+	}
+	files := map[string][]byte{}
+	for _, ko := range built {
+		if files[filepath.Base(ko)], err = os.ReadFile(ko); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
 // SignFile is the kernel's own program that signs modules, of a release's
 // headers: HASH KEY CERTIFICATE MODULE [DESTINATION].
 func SignFile(release string) (string, error) {
