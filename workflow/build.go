@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,22 +144,14 @@ func (b *builder) choice(c choice) error {
 	return nil
 }
 
-// licences stops the run until a person has accepted every text.
+// licences stops the run until a person has accepted every text. What was read
+// of an image under another text does not stay.
 func (b *builder) licences(c choice) error {
+	accepted := b.e.terms(b.s, b.a)
 	for _, l := range c.examined.Licences {
-		if l.Accepted || slices.ContainsFunc(b.a.Licences, func(x answers.Licence) bool {
-			return x.Accepted && x.Digest == l.Digest
-		}) {
-			continue
+		if err := accepted(l); err != nil {
+			return errors.Join(err, b.e.Forget(c.examined))
 		}
-		changed := slices.ContainsFunc(b.a.Licences, func(x answers.Licence) bool { return x.ID == l.ID })
-		what := "is not accepted"
-		if changed {
-			what = "has another text than the one that was accepted"
-		}
-		return stopf(ExitPerson, "licence-not-accepted",
-			fmt.Sprintf("read it in the wizard, or add to the answers: licences: [{id: %s, digest: %q, accepted: true, by: YOU}]", l.ID, l.Digest),
-			"the licence %s (%s) %s", l.ID, l.Digest, what)
 	}
 	return nil
 }
@@ -210,20 +203,10 @@ func (b *builder) fetch(c choice) {
 		seen[inv.Digest] = true
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
-			Want:     image.Want{Releases: builds(inv), DirName: c.examined.Driver.DirName, Firmware: c.examined.Driver.Firmware, Licences: true, LicenceFile: licenceFile(c.examined.Driver)},
+			Want:     inv.Want(),
 			AuthFile: authFile(b.a), PlainHTTP: b.e.PlainHTTP,
 		})
 	}
-}
-
-// builds are the kernels that an inventory has builds for: what was wanted of
-// the image, so that fetching it again gives the same.
-func builds(inv *image.Inventory) []string {
-	var out []string
-	for _, k := range inv.Kernels {
-		out = append(out, k.Release)
-	}
-	return out
 }
 
 // driver is the resolved driver for record and result.

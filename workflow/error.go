@@ -60,6 +60,15 @@ func ExitOf(err error) int {
 	return ExitBug
 }
 
+// codeOf is the machine name of an error, "" for one without.
+func codeOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
 func stopf(exit int, code, hint, format string, args ...any) *Error {
 	return &Error{Exit: exit, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
 }

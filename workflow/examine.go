@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +37,22 @@ type question struct {
 	// newer asks for builds for kernels newer than the running one too: an
 	// upgrade may bring them when there is no network.
 	newer bool
+	// terms says why a licence stops the run, nil when it does not; nothing of
+	// a driver is fetched before it was asked. nil: the terms are asked later.
+	terms func(Licence) error
+	// known are the names of licences of which some text was accepted.
+	known map[string]bool
+}
+
+// want is what of the image the question needs: of a packed image in a registry
+// that answers ranges, only the modules for the devices.
+func (q question) want(releases []string) image.Want {
+	d := q.offer.Driver
+	w := image.Want{Releases: releases, DirName: d.DirName, Firmware: d.Firmware, Licences: true, LicenceFile: licenceFile(d), Modules: d.Modules}
+	if len(w.Modules) == 0 {
+		w.Devices = q.devices
+	}
+	return w
 }
 
 func modaliases(s *Survey, devices []int) []string {
@@ -127,7 +142,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	if pin != "" {
 		// A pinned image that is in the store needs no network at all.
 		dir := e.storeDir(s, pin)
-		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && inv.Digest == pin &&
+		if inv, err := image.ReadInventory(e.Node.Path(dir)); err == nil && inv.Digest == pin && inv.Want().Covers(q.want([]string{release})) &&
 			hasBuilds(inv, []string{release}) && hasBuilds(inv, q.upgrades(inv, s.Running())) {
 			return &stored{inventory: inv.From(reference), dir: dir}
 		}
@@ -143,7 +158,10 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	}
 	defer img.Close()
 	dir := e.storeDir(s, img.Digest())
-	want := image.Want{Releases: s.releases(), DirName: q.offer.Driver.DirName, Firmware: q.offer.Driver.Firmware, Licences: true, LicenceFile: licenceFile(q.offer.Driver)}
+	if err := e.termsOf(ctx, q, img, dir); err != nil {
+		return &stored{err: err}
+	}
+	want := q.want(s.releases())
 	inv, err := e.fetch(ctx, img, dir, want)
 	switch {
 	case err != nil:
@@ -176,8 +194,16 @@ func (e *Engine) installedFrom(s *Survey, reference, release, pin string) *store
 	return nil
 }
 
+// fetch reads what is wanted of an image into the store. What another driver
+// of the same image has there already stays.
 func (e *Engine) fetch(ctx context.Context, img *image.Image, dir string, want image.Want) (*image.Inventory, error) {
 	host := e.Node.Path(dir)
+	if have, err := image.ReadInventory(host); err == nil && have.Digest == img.Digest() {
+		if have.Want().Covers(want) {
+			return have.From(img.Reference().String()), nil
+		}
+		want = have.Want().With(want)
+	}
 	if err := os.MkdirAll(path.Dir(host), 0o700); err != nil {
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
@@ -325,32 +351,17 @@ func imageExit(code image.Code) int {
 	return ExitForbidden
 }
 
-// licences collects the texts to accept: the catalog's own, else the image's
-// file that the catalog names, else every licence text of an image that was
-// given by hand, since nobody has looked at it before.
+// licences collects the texts to accept for a driver, each once.
 func (e *Engine) licences(s *Survey, x *Examined) []Licence {
-	want := x.Driver.Licence
-	if want == nil && x.Driver.Source != givenByHand {
-		return nil
-	}
-	if want == nil {
-		want = &catalog.Licence{ID: x.Driver.Name}
-	}
 	var out []Licence
-	if want.Text != "" {
-		out = append(out, Licence{ID: want.ID, Digest: digestOf(want.Text), Text: want.Text})
-	}
 	for _, release := range s.releases() {
 		inv := x.Inventories[release]
-		if inv == nil || want.Text != "" {
+		if inv == nil {
 			continue
 		}
-		for _, l := range inv.Licences {
-			if want.File != "" && strings.TrimPrefix(want.File, "/") != strings.TrimPrefix(l.Path, "/") {
-				continue
-			}
+		for _, l := range licenceTexts(x.Driver, inv) {
 			if !slices.ContainsFunc(out, func(o Licence) bool { return o.Digest == l.Digest }) {
-				out = append(out, Licence{ID: want.ID, Digest: l.Digest, Text: l.Text})
+				out = append(out, l)
 			}
 		}
 	}
@@ -359,9 +370,4 @@ func (e *Engine) licences(s *Survey, x *Examined) []Licence {
 		out[i].Accepted = accepted[out[i].Digest]
 	}
 	return out
-}
-
-// digestOf is the digest of a text, as licences are recorded by.
-func digestOf(text string) string {
-	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
 }

@@ -206,10 +206,21 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 		return nil, stopf(ExitFile, "rule-empty", "", "the rule for %s names neither driver nor image", c.rule.Match.ID)
 	}
 	q := question{offer: o, devices: modaliases(s, c.devices), pins: c.rule.Pins,
-		parameters: c.rule.Parameters, accepted: a.AcceptRisks, authFile: authFile(a), newer: c.persists()}
+		parameters: c.rule.Parameters, accepted: a.AcceptRisks, authFile: authFile(a), newer: c.persists(),
+		terms: e.terms(s, a), known: e.knownLicences(s, a)}
+	if l := o.Driver.Licence; l != nil && l.Text != "" {
+		if err := q.accepts(nil); err != nil {
+			return nil, err
+		}
+	}
 	x, err := e.examine(ctx, s, q, p)
 	if err != nil {
 		return nil, err
+	}
+	for _, err := range x.Errors {
+		if codeOf(err) == "licence-not-accepted" {
+			return nil, err
+		}
 	}
 	// The running kernel's image is what load-now needs; its own error tells
 	// more than "no module".

@@ -50,6 +50,9 @@ type Inventory struct {
 	sums map[string][]byte // sha256 of each file by path
 }
 
+// Want is what was asked for when the image was fetched.
+func (inv *Inventory) Want() Want { return inv.want }
+
 // From is the inventory under the name that the image was asked for by.
 func (inv *Inventory) From(reference string) *Inventory {
 	named := *inv
@@ -222,6 +225,17 @@ func (img *Image) Size() int64 {
 		n += l.Size
 	}
 	return n
+}
+
+// LicencesApart says whether licence texts can be fetched without anything of
+// the driver: every layer says what it holds, as those of image pack do.
+func (img *Image) LicencesApart() bool {
+	for _, l := range img.manifest.Layers {
+		if l.Annotations[releaseAnnotation] == "" && l.Annotations[layerAnnotation] == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // Labels are the labels of the image's configuration.

@@ -229,7 +229,7 @@ func oneTreeEach(dir string, sets []*moduleSet, want Want) ([]*moduleSet, error)
 		if same, err = mergePackages(same); err != nil {
 			return nil, err
 		}
-		if len(same) > 1 {
+		if len(same) > 1 && !want.EveryTree {
 			return nil, fail(TwoTrees, "the image has two different module trees for kernel %s: /%s and /%s", release, same[0].tree, same[1].tree).
 				hint("name the one that is meant with dirName: /%s or /%s", dirNameOf(same[0]), dirNameOf(same[1]))
 		}

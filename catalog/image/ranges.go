@@ -10,13 +10,11 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"sort"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/gzip"
-
-	"fitout/catalog/module"
 )
 
 // tailGuess is how much of a layer's end is asked for at once, in the hope that
@@ -49,7 +47,7 @@ func (x *extraction) readModules(ctx context.Context, n int) (ok bool, err error
 func (x *extraction) byRange(n int) bool {
 	d := x.img.manifest.Layers[n]
 	_, remote := x.img.src.(*registrySource)
-	return remote && len(x.sel.want.Modules) > 0 && d.Annotations[tocAnnotation] != "" && d.Annotations[releaseAnnotation] != ""
+	return remote && x.sel.want.limited() && d.Annotations[tocAnnotation] != "" && d.Annotations[releaseAnnotation] != ""
 }
 
 // rangeReader reads files out of one layer.
@@ -149,38 +147,23 @@ func (w wantedFiles) wants(name string) bool {
 	return w.byPath[at.rest] || at.rest == "modules.dep" || at.rest == "modules.softdep"
 }
 
-// dependencies reads modules.dep and gives the wanted modules with all they
-// need. A layer without the file is read whole.
+// dependencies reads depmod's tables and gives the wanted modules with all they
+// need. A layer without them is read whole.
 func (r *rangeReader) dependencies(ctx context.Context, t *toc) (wantedFiles, error) {
-	var table []tocFile
+	names := r.x.sel.want.tableNames()
+	var files []tocFile
 	for _, f := range t.files {
-		if at, ok := moduleTree(f.name); ok && at.rest == "modules.dep" && len(f.chunks) > 0 {
-			table = append(table, f)
+		if at, ok := moduleTree(f.name); ok && slices.Contains(names, at.rest) && len(f.chunks) > 0 {
+			files = append(files, f)
 		}
 	}
-	if len(table) != 1 {
-		return wantedFiles{}, nil
-	}
-	var text []byte
-	err := r.fetch(ctx, table, func(_ tocFile, content io.Reader) (err error) {
-		text, err = readAll(content, "modules.dep", tocBytes)
+	texts := map[string]string{}
+	err := r.fetch(ctx, files, func(f tocFile, content io.Reader) error {
+		text, err := readAll(content, path.Base(f.name), tocBytes)
+		texts[path.Base(f.name)] += string(text)
 		return err
 	})
-	want := map[string]bool{}
-	for _, m := range r.x.sel.want.Modules {
-		want[module.Normalize(m)] = true
-	}
-	files := wantedFiles{byPath: map[string]bool{}}
-	for _, line := range strings.Split(string(text), "\n") {
-		file, deps, ok := strings.Cut(line, ":")
-		if ok && want[module.NameOf(path.Base(file))] {
-			files.byPath[file] = true
-			for _, d := range strings.Fields(deps) {
-				files.byPath[d] = true
-			}
-		}
-	}
-	return files, err
+	return wantedFiles{r.x.sel.want.needed(tables{texts["modules.dep"], texts["modules.softdep"], texts["modules.alias"]})}, err
 }
 
 // fetch reads files, neighbours in one request, and hands each to f.

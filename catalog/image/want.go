@@ -22,6 +22,12 @@ type Want struct {
 	// what they need, where the registry answers ranges; elsewhere the layer
 	// is read whole.
 	Modules []string `json:"modules,omitempty"`
+	// Devices does the same where no module is named: it takes the modules
+	// whose aliases have one of these modalias strings.
+	Devices []string `json:"devices,omitempty"`
+	// EveryTree keeps all module trees of a kernel, which otherwise must be
+	// one: to list what is there.
+	EveryTree bool `json:"everyTree,omitempty"`
 	// OnlyLicences leaves everything else in the image: to read the terms
 	// before the driver is fetched.
 	OnlyLicences bool `json:"onlyLicences,omitempty"`

@@ -20,11 +20,20 @@ const licenceFile = "licences.json"
 // node. A file that cannot be read accepts nothing: a person is asked again.
 func AcceptedLicences(n *hostops.Node, stateDir string) map[string]bool {
 	out := map[string]bool{}
-	list, _ := readLicences(n, stateDir)
-	for _, l := range list {
+	for _, l := range Licences(n, stateDir) {
 		out[l.Digest] = l.Accepted
 	}
 	return out
+}
+
+// Licences are the acceptances recorded on this node, none where the record
+// cannot be read.
+func Licences(n *hostops.Node, stateDir string) []answers.Licence {
+	list, err := readLicences(n, stateDir)
+	if err != nil {
+		return nil
+	}
+	return list
 }
 
 func readLicences(n *hostops.Node, stateDir string) ([]answers.Licence, error) {
