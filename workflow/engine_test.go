@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -31,6 +31,9 @@ import (
 )
 
 const licenceText = "You may use this driver.\n"
+
+// licenceDigest names licenceText in answers.
+func licenceDigest() string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(licenceText))) }
 
 // card is an 82557 that e100 drives; the built node's tables have no module for it.
 var card = nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000"}
@@ -185,8 +188,7 @@ func TestAnswersBecomeABoundCardAndRollbackTakesItBack(t *testing.T) {
 func TestRemovalIsNotRolledBack(t *testing.T) {
 	e := engineOn(t)
 	a := answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow)
-	sum := sha256.Sum256([]byte(licenceText))
-	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:" + hex.EncodeToString(sum[:]), Accepted: true, By: "ops@example.com"}}
+	a = accepting(a, "e100")
 	p, err := e.Plan(t.Context(), a, nil)
 	require.NoError(t, err)
 	code, _ := execute(t, e, p)
@@ -212,8 +214,7 @@ func TestRemovalIsNotRolledBack(t *testing.T) {
 func TestUnloadIsUndoneAndLoadLeavesADriverKept(t *testing.T) {
 	e := engineOn(t)
 	a := answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNowPersist)
-	sum := sha256.Sum256([]byte(licenceText))
-	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:" + hex.EncodeToString(sum[:]), Accepted: true, By: "ops@example.com"}}
+	a = accepting(a, "e100")
 	p, err := e.Plan(t.Context(), a, nil)
 	require.NoError(t, err)
 	code, _ := execute(t, e, p)

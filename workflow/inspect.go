@@ -10,9 +10,10 @@ import (
 	"fitout/workflow/judge"
 )
 
-// Inspect reads all of an image into a private temporary directory; done
-// removes it.
-func (e *Engine) Inspect(ctx context.Context, reference string) (inv *image.Inventory, done func(), err error) {
+// Inspect reads an image into a private temporary directory, all of it or, of an
+// image that holds several kernels, the part for one release; done removes it.
+// All module trees of a kernel are listed, also where only one can be used.
+func (e *Engine) Inspect(ctx context.Context, reference, release string) (inv *image.Inventory, done func(), err error) {
 	ref, err := image.ParseReference(reference)
 	if err != nil {
 		return nil, nil, &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
@@ -27,7 +28,11 @@ func (e *Engine) Inspect(ctx context.Context, reference string) (inv *image.Inve
 		return nil, nil, err
 	}
 	done = func() { _ = os.RemoveAll(dir) }
-	inv, err = img.Fetch(ctx, dir+"/image", image.Want{Licences: true})
+	want := image.Want{Licences: true, EveryTree: true}
+	if release != "" {
+		want.Releases = []string{release}
+	}
+	inv, err = img.Fetch(ctx, dir+"/image", want)
 	if err != nil {
 		done()
 		return nil, nil, ImageError(reference, err)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fitout/catalog/image"
+	"fitout/hostops/host"
 	"fitout/workflow"
 	"fitout/workflow/finding"
 	"fitout/workflow/judge"
@@ -106,23 +108,14 @@ func (a *app) whyVerb() *cobra.Command {
 		Short: "Show every check behind a verdict, with its evidence",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x, err := a.examineOne(cmd.Context(), args[0], device)
+			x, err := a.examineOne(cmd.Context(), args[0], device, kernel)
 			if err != nil {
 				return err
 			}
-			var shown []judge.Judgement
-			for _, j := range x.Judgements {
-				if kernel == "" || j.Release == kernel {
-					shown = append(shown, j)
-				}
-			}
-			if len(shown) == 0 {
-				return &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-kernel", Message: "kernel " + kernel + " cannot boot on this node"}
-			}
 			if a.json {
-				return a.printJSON("Why", map[string]any{"image": args[0], "references": x.References, "verdicts": shown, "why": x.Why})
+				return a.printJSON("Why", map[string]any{"image": args[0], "references": x.References, "verdicts": x.Judgements, "why": x.Why})
 			}
-			for _, j := range shown {
+			for _, j := range x.Judgements {
 				a.judgementText(j)
 			}
 			return nil
@@ -146,11 +139,18 @@ func (a *app) judgementText(j judge.Judgement) {
 	}
 }
 
-// examineOne judges a catalog driver by name, or an image by reference.
-func (a *app) examineOne(ctx context.Context, what, device string) (*workflow.Examined, error) {
+// examineOne judges a catalog driver by name, or an image by reference, for one
+// kernel or for all that may boot.
+func (a *app) examineOne(ctx context.Context, what, device, kernel string) (*workflow.Examined, error) {
 	s, err := a.hardware(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if kernel != "" {
+		s.Kernels = slices.DeleteFunc(s.Kernels, func(k host.Kernel) bool { return k.Release != kernel })
+	}
+	if len(s.Kernels) == 0 {
+		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-kernel", Message: "kernel " + kernel + " cannot boot on this node"}
 	}
 	kind := workflow.Kind{}
 	for _, k := range s.Kinds {
@@ -192,7 +192,7 @@ func (a *app) imageInspect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			inv, done, err := e.Inspect(cmd.Context(), args[0])
+			inv, done, err := e.Inspect(cmd.Context(), args[0], kernel)
 			if err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func (a *app) imageInspect() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&kernel, "kernel", "", "also judge it for this kernel")
+	c.Flags().StringVar(&kernel, "kernel", "", "only what is for this kernel, and judge it")
 	return c
 }
 
@@ -240,7 +240,7 @@ func inspection(inv *image.Inventory) map[string]any {
 				"parameters": list(params), "signer": signer, "compressed": string(m.Info.Packed),
 			})
 		}
-		kernels = append(kernels, map[string]any{"release": k.Release, "modules": mods})
+		kernels = append(kernels, map[string]any{"release": k.Release, "tree": k.Tree, "modules": mods})
 	}
 	licences := []map[string]string{}
 	for _, l := range inv.Licences {
@@ -252,7 +252,7 @@ func inspection(inv *image.Inventory) map[string]any {
 	}
 	return map[string]any{
 		"reference": inv.Reference, "digest": inv.Digest, "layout": inv.Layout, "bytes": inv.Bytes,
-		"kernels": kernels, "firmware": firmware, "licences": licences, "notes": list(inv.Notes),
+		"releases": list(inv.Releases), "kernels": kernels, "firmware": firmware, "licences": licences, "notes": list(inv.Notes),
 	}
 }
 
@@ -266,7 +266,7 @@ func list(s []string) []string {
 func (a *app) inventoryText(inv *image.Inventory) {
 	a.printf("%s\n  digest   %s\n  layout   %s\n", inv.Reference, inv.Digest, inv.Layout)
 	for _, k := range inv.Kernels {
-		a.printf("  kernel   %s\n", k.Release)
+		a.printf("  kernel   %s in /%s\n", k.Release, k.Tree)
 		for _, m := range k.Modules {
 			a.printf("    %-20s %-10s %d aliases, needs %s\n", m.Info.Name, m.Info.Version, len(m.Info.Aliases), orDash(strings.Join(m.Info.Depends, " ")))
 		}
