@@ -147,7 +147,10 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 			return &stored{inventory: inv.From(reference), dir: dir}
 		}
 	}
-	opts := actions.Options(e.Node, q.authFile, e.PlainHTTP)
+	opts, err := e.ImageOptions(q.authFile)
+	if err != nil {
+		return &stored{err: err}
+	}
 	opts.Pin, opts.Progress = pin, p
 	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
@@ -327,13 +330,26 @@ func noImage(kernel host.Kernel, ref string, err error) judge.Judgement {
 	return judge.Judgement{Release: kernel.Release, Verdict: v, Findings: []finding.Finding{f}}
 }
 
+// ImageOptions say how images are read on this node.
+func (e *Engine) ImageOptions(authFile string) (image.Options, error) {
+	opts, err := actions.Options(e.Node, authFile, e.PlainHTTP)
+	if err != nil {
+		err = &Error{Exit: ExitFile, Code: "settings", Message: err.Error(), Err: err}
+	}
+	return opts, err
+}
+
 // ImageError gives an image error its exit code.
 func ImageError(reference string, err error) error {
 	var ie *image.Error
 	if !errors.As(err, &ie) {
 		return stopf(ExitForbidden, "image", "", "reading %s: %v", reference, err)
 	}
-	return &Error{Exit: imageExit(ie.Code), Code: string(ie.Code), Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: ie.Hint, Err: err}
+	hint := ie.Hint
+	if ie.Code == image.Limit && hint == "" {
+		hint = "where the image is to be trusted with more, set the limit in " + actions.SettingsFile + ": images: {limits: {NAME: NUMBER}}"
+	}
+	return &Error{Exit: imageExit(ie.Code), Code: string(ie.Code), Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: hint, Err: err}
 }
 
 // imageExit maps an image error's code to the program's exit code.

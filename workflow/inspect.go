@@ -6,7 +6,6 @@ import (
 
 	"fitout/catalog/image"
 	"fitout/hostops/host"
-	"fitout/workflow/actions"
 	"fitout/workflow/judge"
 )
 
@@ -18,7 +17,11 @@ func (e *Engine) Inspect(ctx context.Context, reference, release string) (inv *i
 	if err != nil {
 		return nil, nil, &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
 	}
-	img, err := image.Open(ctx, ref, actions.Options(e.Node, "", e.PlainHTTP))
+	opts, err := e.ImageOptions("")
+	if err != nil {
+		return nil, nil, err
+	}
+	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
 		return nil, nil, ImageError(reference, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"fitout/catalog/image"
-	"fitout/workflow/actions"
 )
 
 // kernelPlaces are the parts of an operating system's image that tell which
@@ -88,7 +87,11 @@ func (e *Engine) fetchOS(ctx context.Context, reference, dir string) error {
 	if err != nil {
 		return &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
 	}
-	img, err := image.Open(ctx, ref, actions.Options(e.Node, "", e.PlainHTTP))
+	opts, err := e.ImageOptions("")
+	if err != nil {
+		return err
+	}
+	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
 		return ImageError(reference, err)
 	}

@@ -103,9 +103,12 @@ func (x *extraction) entries(ctx context.Context, l *layerReader, f entryFunc) e
 		if err == io.EOF {
 			return nil
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = x.oneEntry(ctx, h, entryReader{tr, l}, f)
-		} else {
+		case errors.Is(err, tar.ErrFieldTooLong):
+			err = fail(Limit, "an entry has a name or another field of over 1 MiB, which no tool reads (limit name)").because(err)
+		default:
 			err = l.explain(err)
 		}
 		if err != nil {
@@ -138,6 +141,9 @@ func (x *extraction) oneEntry(ctx context.Context, h *tar.Header, r io.Reader, f
 	name, err := cleanName(h.Name, x.img.opts.Limits)
 	if err != nil {
 		return err
+	}
+	if most := x.img.opts.Limits.Name; len(h.Linkname) > most {
+		return fail(Limit, "the link %q leads to a name of %d bytes; %d are allowed (limit name)", name, len(h.Linkname), most)
 	}
 	return f(name, h, r)
 }

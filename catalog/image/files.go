@@ -75,16 +75,14 @@ type member struct {
 	link         string // target of a link, "" for a file
 }
 
-// archiveMembers bounds the members of an archive; an image has a few dozen.
-const archiveMembers = 100_000
-
-func openTar(file string) (fileSet, error) {
+// openTar reads the index of an archive of at most that many members.
+func openTar(file string, most int) (fileSet, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fail(NotFound, "opening image archive").because(err)
 	}
 	t := &tarFiles{file: f, members: map[string]member{}}
-	if err := t.scan(file); err != nil {
+	if err := t.scan(file, most); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -99,7 +97,7 @@ var wholeArchive = []struct{ magic, name, tool string }{
 	{"BZh", "bzip2", "bunzip2"},
 }
 
-func (t *tarFiles) scan(file string) error {
+func (t *tarFiles) scan(file string, most int) error {
 	head := make([]byte, 8)
 	n, _ := t.file.ReadAt(head, 0)
 	for _, w := range wholeArchive {
@@ -109,7 +107,7 @@ func (t *tarFiles) scan(file string) error {
 		}
 	}
 	r := tar.NewReader(t.file)
-	for len(t.members) < archiveMembers {
+	for len(t.members) <= most {
 		h, err := r.Next()
 		if err == io.EOF {
 			return nil
@@ -125,7 +123,7 @@ func (t *tarFiles) scan(file string) error {
 			return err
 		}
 	}
-	return fail(Limit, "archive %s has more than %d members", file, archiveMembers)
+	return fail(Limit, "archive %s has more than %d members (limit members)", file, most)
 }
 
 func (t *tarFiles) add(h *tar.Header) error {

@@ -61,7 +61,7 @@ func TestEveryFormOfAnImageGivesTheSameModules(t *testing.T) {
 func bothForms(t *testing.T, oci, docker string) string {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(oci)))
-	files, err := openTar(docker)
+	files, err := openTar(docker, 1000)
 	require.NoError(t, err)
 	defer files.Close()
 	for _, n := range files.first() {
@@ -213,14 +213,17 @@ func TestIndexesInsideIndexesEndSomewhere(t *testing.T) {
 	require.NoError(t, err)
 	d, err := s.putJSON(v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{}}, types.OCIImageIndex)
 	require.NoError(t, err)
-	for range indexDepth + 2 {
+	const deep = 6
+	for range deep {
 		d, err = s.putJSON(v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{d}}, types.OCIImageIndex)
 		require.NoError(t, err)
 	}
 	require.NoError(t, s.name(d, ""))
 	_, err = openAt(t, "oci:"+s.dir, Options{})
-	require.Equal(t, Hostile, CodeOf(err))
-	require.ErrorContains(t, err, "indexes")
+	require.Equal(t, Limit, CodeOf(err))
+	require.ErrorContains(t, err, "limit depth")
+	_, err = openAt(t, "oci:"+s.dir, Options{Limits: Limits{Depth: deep + 2}})
+	require.Equal(t, NoPlatform, CodeOf(err), "the innermost is empty")
 }
 
 func TestPinnedDigestIsTheOneThatIsUsed(t *testing.T) {

@@ -12,9 +12,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// indexDepth is how deep an index may hold indexes; real ones hold none.
-const indexDepth = 4
-
 // attestation marks build records that sit beside the images of an index.
 const attestation = "vnd.docker.reference.type"
 
@@ -42,8 +39,8 @@ func (img *Image) resolve(ctx context.Context, raw []byte, digest v1.Hash) error
 		if !doc.isIndex() {
 			return img.adopt(doc, raw, digest)
 		}
-		if depth == indexDepth {
-			return fail(Hostile, "index %s holds indexes %d deep", img.indexDigest, indexDepth)
+		if depth == img.opts.Limits.Depth {
+			return fail(Limit, "index %s holds indexes more than %d deep (limit depth)", img.indexDigest, depth)
 		}
 		if img.indexDigest == "" {
 			img.indexDigest = digest.String()

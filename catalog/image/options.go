@@ -61,6 +61,11 @@ type Limits struct {
 	Window uint64 `json:"window,omitempty"`
 	// Manifest is the largest manifest or configuration (default 8 MiB).
 	Manifest int64 `json:"manifest,omitempty"`
+	// Members of an archive file (default 100,000; an image has a few dozen).
+	Members int `json:"members,omitempty"`
+	// Depth is how many indexes may lie one in another (default 4; real images
+	// have one).
+	Depth int `json:"depth,omitempty"`
 	// Wait is the longest sum of pauses that a registry may ask for in one
 	// request (default 5 minutes).
 	Wait time.Duration `json:"wait,omitempty"`
@@ -83,6 +88,8 @@ func (l Limits) withDefaults() Limits {
 		Ratio:    or(l.Ratio, 200),
 		Window:   or(l.Window, 8<<20),
 		Manifest: or(l.Manifest, 8<<20),
+		Members:  or(l.Members, 100_000),
+		Depth:    or(l.Depth, 4),
 		Wait:     or(l.Wait, 5*time.Minute),
 	}
 }

@@ -120,7 +120,7 @@ func (r *rangeReader) table(ctx context.Context) (*toc, error) {
 // not know ranges.
 func (r *rangeReader) bytes(ctx context.Context, from, to int64) ([]byte, error) {
 	if to-from > tocBytes {
-		return nil, fail(Limit, "the table of contents of %s is larger than %d bytes", r.d.Digest, tocBytes)
+		return nil, fmt.Errorf("the table of contents of %s is larger than %d bytes", r.d.Digest, tocBytes)
 	}
 	resp, err := r.e.get(ctx, "blobs/"+r.d.Digest.String(), http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}})
 	if err != nil {

@@ -22,7 +22,7 @@ func openLocal(ref Reference, opts Options) (source, error) {
 	if err != nil {
 		return nil, fail(NotFound, "opening image %s", ref).because(err)
 	}
-	open := openTar
+	open := func(file string) (fileSet, error) { return openTar(file, opts.Limits.Members) }
 	if st.IsDir() {
 		open = openDir
 	}

@@ -9,7 +9,6 @@ import (
 
 	"fitout/catalog/image"
 	"fitout/workflow"
-	"fitout/workflow/actions"
 	"fitout/workflow/plan"
 )
 
@@ -28,7 +27,10 @@ func (a *app) imagePack() *cobra.Command {
 			if err != nil {
 				return imageUsage(err)
 			}
-			o.Output, o.Reach = out, actions.Options(a.node(), "", a.plainHTTP)
+			o.Output = out
+			if o.Reach, err = a.imageOptions(); err != nil {
+				return err
+			}
 			for _, k := range kernels {
 				release, dir, named := strings.Cut(k, "=")
 				if !named {
@@ -75,6 +77,12 @@ func (a *app) imagePack() *cobra.Command {
 	return c
 }
 
+// imageOptions say how images are read and written here, without the catalog.
+func (a *app) imageOptions() (image.Options, error) {
+	e := workflow.Engine{Node: a.node(), PlainHTTP: a.plainHTTP}
+	return e.ImageOptions("")
+}
+
 func imageUsage(err error) error {
 	return &workflow.Error{Exit: workflow.ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
 }
@@ -95,7 +103,10 @@ func (a *app) imageCopy() *cobra.Command {
 			if err != nil {
 				return imageUsage(err)
 			}
-			opts := actions.Options(a.node(), "", a.plainHTTP)
+			opts, err := a.imageOptions()
+			if err != nil {
+				return err
+			}
 			opts.Progress = a.fetchProgress()
 			copied, err := image.Copy(cmd.Context(), ref, to, kernels, opts)
 			if err != nil {

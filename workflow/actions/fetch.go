@@ -69,7 +69,10 @@ func (f *Fetch) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error
 	if err != nil {
 		return err
 	}
-	opts := Options(n, f.AuthFile, f.PlainHTTP)
+	opts, err := Options(n, f.AuthFile, f.PlainHTTP)
+	if err != nil {
+		return err
+	}
 	opts.Pin, opts.Log = f.Digest, out.Line
 	opts.Progress = out.Progress
 	img, err := image.Open(ctx, ref, opts)
@@ -96,13 +99,15 @@ func (f *Fetch) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 	return n.RemoveAll(f.Dir)
 }
 
-// Options are the image options that hold on this node.
-func Options(n *hostops.Node, authFile string, plainHTTP bool) image.Options {
-	o := image.Options{Arch: goArch(n.Kernel.Machine()), Root: n.Root, PlainHTTP: plainHTTP}
+// Options are the image options that hold on this node. The error is about its
+// settings file.
+func Options(n *hostops.Node, authFile string, plainHTTP bool) (image.Options, error) {
+	l, err := limits(n)
+	o := image.Options{Arch: goArch(n.Kernel.Machine()), Root: n.Root, PlainHTTP: plainHTTP, Limits: l}
 	if authFile != "" {
 		o.AuthFiles = []string{n.Path(authFile)}
 	}
-	return o
+	return o, err
 }
 
 // goArch is the name an image index uses for a machine (uname -m).
