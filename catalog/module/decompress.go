@@ -89,25 +89,12 @@ func (p *packedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// close frees the buffers of a zstd decoder.
+// close frees the decoder's buffers.
 func (p *packedReader) close() {
-	if z, ok := p.r.(*zstd.Decoder); ok {
-		z.Close()
+	switch d := p.r.(type) {
+	case *zstd.Decoder:
+		d.Close()
+	case *xzReader:
+		d.drop()
 	}
-}
-
-// readAll reads at most limit bytes; more is [ErrTooBig].
-func readAll(r io.Reader, limit int64) ([]byte, error) {
-	var buf bytes.Buffer
-	n, err := io.Copy(&buf, io.LimitReader(r, limit+1))
-	if p, ok := r.(*packedReader); ok {
-		p.close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if n > limit {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooBig, limit)
-	}
-	return buf.Bytes(), nil
 }

@@ -20,8 +20,9 @@ type file struct {
 	machine  elf.Machine
 	sections []section
 	names    []byte // section names
-	tail     []byte // the last bytes of the file
+	tail     []byte // the last bytes of the file, or all of it
 	tailAt   int64
+	shared   bool // tail serves other files afterwards: nothing may keep a part of it
 }
 
 // section is a section header.
@@ -48,7 +49,7 @@ func (f *file) bytes(off, n int64, buf []byte) ([]byte, error) {
 		return nil, f.fail(ErrTruncated, fmt.Sprintf("it refers to bytes up to %d", uint64(off)+uint64(n)))
 	}
 	if f.tail != nil && off >= f.tailAt {
-		return f.tail[off-f.tailAt:][:n], nil
+		return f.tail[off-f.tailAt:][:n:n], nil
 	}
 	if int64(cap(buf)) < n {
 		buf = make([]byte, n)
@@ -110,7 +111,7 @@ func (f *file) table(shoff, entry, number, strings int64) error {
 		return f.fail(ErrTruncated, fmt.Sprintf("its section table should end at byte %d", uint64(shoff)+uint64(number*entry)))
 	}
 	at := max(0, shoff-tailGuess)
-	if f.size-at <= maxTail {
+	if f.tail == nil && f.size-at <= maxTail {
 		tail, err := f.bytes(at, f.size-at, nil)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package module
 import (
 	"encoding/binary"
 	"io"
+	"sync"
 )
 
 // The LZMA2 stream inside an xz block, decoded a chunk at a time: a chunk has
@@ -33,8 +34,26 @@ type lzma2Reader struct {
 	err                 error
 }
 
+// lzma2Readers are decoders that have done their work, with their windows: a
+// tree of modules has the same for each of 4,000.
+var lzma2Readers = sync.Pool{New: func() any { return &lzma2Reader{} }}
+
 func newLZMA2(r io.Reader, window int) *lzma2Reader {
-	return &lzma2Reader{r: r, window: window, needDict: true, needProps: true}
+	l := lzma2Readers.Get().(*lzma2Reader)
+	l.r, l.window, l.hist, l.out, l.base, l.err = r, window, l.hist[:0], 0, 0, nil
+	l.needDict, l.needProps = true, true
+	return l
+}
+
+// keptWindow is the largest window that is kept for the next file, in bytes.
+const keptWindow = 8 << 20
+
+// giveBack lets the decoder serve another file; nobody may use it any more.
+func (l *lzma2Reader) giveBack() {
+	if l.r = nil; cap(l.hist) > keptWindow {
+		l.hist = nil
+	}
+	lzma2Readers.Put(l)
 }
 
 func (l *lzma2Reader) Read(p []byte) (int, error) {

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"bytes"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -141,7 +142,7 @@ func parseSigner(d der) (*Signature, bool) {
 	if !ok1 || !ok2 || !ok3 || len(signature) == 0 {
 		return nil, false
 	}
-	s.Value = signature
+	s.Value = bytes.Clone(signature)
 	s.Hash, ok1 = algorithmName(digest)
 	s.Algorithm, ok2 = algorithmName(algorithm)
 	return s, ok1 && ok2

@@ -47,30 +47,37 @@ func ReadAt(r io.ReaderAt, size int64, filename string, lim Limits) (*Info, erro
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("reading %s: %w", filename, err)
 	}
-	if Sniff(head[:n]) != Plain {
-		return Read(io.NewSectionReader(r, 0, size), filename, lim)
-	}
 	lim = lim.withDefaults()
+	if packed := Sniff(head[:n]); packed != Plain {
+		return readPacked(io.NewSectionReader(r, 0, size), filename, lim, plainSize(r, size, packed))
+	}
 	if size > lim.MaxSize {
 		return nil, &FileError{File: filename, Kind: ErrTooBig, Size: size, Detail: fmt.Sprintf("allowed are %d", lim.MaxSize)}
 	}
-	return read(r, size, filename, lim)
+	return read(&file{name: filename, r: r, size: size}, lim)
 }
 
 // Read reads a module from a stream, packed or not, into memory of at most
 // MaxSize bytes. The compression is found by the first bytes, never by the
 // file's name.
 func Read(r io.Reader, filename string, lim Limits) (*Info, error) {
-	lim = lim.withDefaults()
+	return readPacked(r, filename, lim.withDefaults(), 0)
+}
+
+// readPacked is Read of a stream that has expected bytes, 0 when that is not
+// known.
+func readPacked(r io.Reader, filename string, lim Limits, expected int64) (*Info, error) {
 	plain, packed, check, err := unpack(r, lim.MaxWindow)
 	if err != nil {
 		return nil, packError(filename, err)
 	}
-	data, err := readAll(plain, lim.MaxSize)
+	room := takeRoom()
+	defer room.giveBack()
+	data, err := room.fill(plain, lim.MaxSize, expected)
 	if err != nil {
 		return nil, packError(filename, err)
 	}
-	info, err := read(bytes.NewReader(data), int64(len(data)), filename, lim)
+	info, err := read(&file{name: filename, r: bytes.NewReader(data), size: int64(len(data)), tail: data, shared: true}, lim)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +96,7 @@ func packError(filename string, err error) error {
 var scratch = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // read reads an uncompressed module.
-func read(r io.ReaderAt, size int64, filename string, lim Limits) (*Info, error) {
-	f := &file{name: filename, r: r, size: size}
+func read(f *file, lim Limits) (*Info, error) {
 	if err := f.open(); err != nil {
 		return nil, err
 	}
@@ -98,14 +104,14 @@ func read(r io.ReaderAt, size int64, filename string, lim Limits) (*Info, error)
 	if this == nil {
 		return nil, f.fail(ErrNotModule, "an object file without .gnu.linkonce.this_module")
 	}
-	info := &Info{Machine: f.machine, StructModuleSize: this.size, Size: size, XZCheck: -1}
+	info := &Info{Machine: f.machine, StructModuleSize: this.size, Size: f.size, XZCheck: -1}
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
 	if err := info.readParts(f, lim.Only, buf); err != nil {
 		return nil, err
 	}
 	if info.Name == "" {
-		info.Name = NameOf(filename)
+		info.Name = NameOf(f.name)
 	}
 	info.Name = Normalize(info.Name)
 	return info, nil
@@ -143,8 +149,8 @@ func (i *Info) readParts(f *file, want Part, buf *[]byte) error {
 }
 
 // grow keeps a larger buffer for the next section.
-func grow(buf *[]byte, used []byte) {
-	if cap(used) > cap(*buf) && cap(used) <= 4<<20 {
+func (f *file) grow(buf *[]byte, used []byte) {
+	if !f.shared && cap(used) > cap(*buf) && cap(used) <= 4<<20 {
 		*buf = used[:cap(used)]
 	}
 }

@@ -16,7 +16,7 @@ func (i *Info) readVersions(f *file, buf *[]byte) error {
 		if err != nil {
 			return err
 		}
-		grow(buf, data)
+		f.grow(buf, data)
 		i.Imports = append(i.Imports, plainVersions(f, data)...)
 	}
 	if crcs != nil && names != nil {
@@ -123,7 +123,7 @@ func (f *file) eachSymbol(buf *[]byte, fn func(symbol)) error {
 	if err != nil {
 		return err
 	}
-	grow(buf, data)
+	f.grow(buf, data)
 	text, err := f.data(&f.sections[table.link], nil)
 	if err != nil {
 		return err

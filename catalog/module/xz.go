@@ -44,7 +44,7 @@ type xzReader struct {
 	maxWindow int64
 	check     int
 	sum       hash.Hash // nil when the check type has none that we know
-	block     io.Reader
+	block     *lzma2Reader
 	blockAt   int64 // n at the start of the block
 	out       int64 // bytes the block gave
 	want      int64 // bytes it said it would give, -1 unknown
@@ -91,7 +91,7 @@ func (x *xzReader) full(p []byte) error {
 // start reads a stream header.
 func (x *xzReader) start() error {
 	var h [12]byte
-	x.n, x.sizes, x.block = 0, nil, nil
+	x.n, x.sizes = 0, nil
 	if err := x.full(h[:]); err != nil {
 		return damaged("the header is cut short")
 	}
@@ -268,8 +268,16 @@ func (x *xzReader) endBlock() error {
 		}
 	}
 	x.sizes = append(x.sizes, xzRecord{uint64(unpadded) + uint64(len(check)), uint64(x.out)})
-	x.block = nil
+	x.drop()
 	return nil
+}
+
+// drop gives the block's decoder back.
+func (x *xzReader) drop() {
+	if x.block != nil {
+		x.block.giveBack()
+		x.block = nil
+	}
 }
 
 // index reads index and footer (sections 4, 2.1.2); its first byte is read.

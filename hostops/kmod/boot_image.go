@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"fitout/hostops"
@@ -93,6 +95,8 @@ func (b *bootImage) readOnce() {
 		return
 	}
 	b.read = true
+	collect()
+	defer collect()
 	for _, pattern := range imageFiles {
 		file := path.Clean(fmt.Sprintf(pattern, b.k.Dir, osRoot(b.k.Dir), b.k.Release))
 		f, err := b.n.Open(file)
@@ -115,6 +119,14 @@ func (b *bootImage) readOnce() {
 		}
 		b.n.Log.Debug("kernel image not usable for symbol versions", "file", file, "error", err)
 	}
+}
+
+// collect gives memory back. Decoders of kernel images take tens of MiB at once:
+// garbage from before would lie beside them, and after them Go would let garbage
+// grow as large again. Twice, for what pools hold goes at the second time.
+func collect() {
+	runtime.GC()
+	debug.FreeOSMemory()
 }
 
 func (b *bootImage) keep() {

@@ -32,8 +32,9 @@ const (
 	probeRun = 16
 	// maxSymbolName is KSYM_NAME_LEN, in bytes.
 	maxSymbolName = 512
-	// maxExports is how many bytes the tables may take together.
-	maxExports = 2 << 20
+	// maxExports is how many bytes the tables may take together. Real ones have
+	// 400 KiB.
+	maxExports = 1 << 20
 )
 
 // findExports reads the export tables that begin in the first limit bytes of b,

@@ -67,17 +67,19 @@ func (s *Symbols) find(n *hostops.Node, k *Kernel, cache string) {
 // CRC, name, exporter and kind, and the namespace since kernel 5.4, separated
 // by tabs (kernel, scripts/mod/modpost.c, write_dump). Kind "UNKNOWN" is of a
 // harvest: the symbol's terms were not seen.
-func ReadSymvers(r io.Reader) (map[string]Symbol, error) {
+func ReadSymvers(r io.Reader) (map[string]Symbol, error) { return readSymvers(r, maxSymvers) }
+
+func readSymvers(r io.Reader, limit int64) (map[string]Symbol, error) {
 	plain, _, err := module.Decompress(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading symbol versions: %w", err)
 	}
 	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(plain, maxSymvers+1)); err != nil {
+	if _, err := io.Copy(&buf, io.LimitReader(plain, limit+1)); err != nil {
 		return nil, fmt.Errorf("reading symbol versions: %w", err)
 	}
-	if buf.Len() > maxSymvers {
-		return nil, fmt.Errorf("reading symbol versions: more than %d bytes", maxSymvers)
+	if int64(buf.Len()) > limit {
+		return nil, fmt.Errorf("reading symbol versions: more than %d bytes", limit)
 	}
 	text := buf.String()
 	found := make(map[string]Symbol, strings.Count(text, "\n"))

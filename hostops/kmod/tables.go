@@ -34,12 +34,6 @@ type Tables struct {
 	notes []string
 }
 
-// depLine is a line of modules.dep: a path relative to the directory and, in
-// modprobe's order, what must be loaded before it.
-type depLine struct{ path, needs string }
-
-type softDep struct{ pre, post []string }
-
 // OpenTables reads nothing yet. dir is the node path of lib/modules/RELEASE.
 func OpenTables(n *hostops.Node, dir string) *Tables {
 	t := &Tables{n: n, dir: dir}
@@ -92,18 +86,10 @@ func (t *Tables) read(name string) string {
 }
 
 func (t *Tables) readDeps() map[string]depLine {
-	text := t.read("modules.dep")
-	if text == "" {
-		return t.scannedDeps()
+	if text := t.read("modules.dep"); text != "" {
+		return parseDeps(text)
 	}
-	lines := make(map[string]depLine, strings.Count(text, "\n"))
-	for line := range strings.Lines(text) {
-		file, needs, ok := strings.Cut(strings.TrimRight(line, "\n"), ":")
-		if ok {
-			lines[module.NameOf(file)] = depLine{file, needs}
-		}
-	}
-	return lines
+	return t.scannedDeps()
 }
 
 func (t *Tables) readBuiltin() map[string]bool {
@@ -114,68 +100,26 @@ func (t *Tables) readBuiltin() map[string]bool {
 	return names
 }
 
-// readSoftdeps merges all lines of a module. Words outside "pre:" and "post:"
-// are ignored, as modprobe does (kmod, libkmod-config.c,
-// kmod_config_add_softdep).
 func (t *Tables) readSoftdeps() map[string]softDep {
-	all := map[string]softDep{}
-	add := func(name string, words []string) {
-		d, into := all[name], (*[]string)(nil)
-		for _, w := range words {
-			switch {
-			case w == "pre:":
-				into = &d.pre
-			case w == "post:":
-				into = &d.post
-			case into != nil && !slices.Contains(*into, w):
-				*into = append(*into, w)
-			}
-		}
-		all[name] = d
-	}
 	text := t.read("modules.softdep")
-	if text == "" && t.read("modules.dep") == "" {
-		for _, m := range t.scanned() {
-			all[m.Name] = softDep{m.SoftPre, m.SoftPost}
-		}
-		return all
+	if text != "" || t.read("modules.dep") != "" {
+		return parseSoftdeps(text)
 	}
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "softdep" {
-			add(module.Normalize(f[1]), f[2:])
-		}
+	all := map[string]softDep{}
+	for _, m := range t.scanned() {
+		all[m.Name] = softDep{m.SoftPre, m.SoftPost}
 	}
 	return all
 }
 
-// readWeakdeps reads modules.weakdep (kmod 33 and later).
-func (t *Tables) readWeakdeps() map[string][]string {
-	all := map[string][]string{}
-	for line := range strings.Lines(t.read("modules.weakdep")) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "weakdep" {
-			name := module.Normalize(f[1])
-			all[name] = append(all[name], f[2:]...)
-		}
-	}
-	return all
-}
+func (t *Tables) readWeakdeps() map[string][]string { return parseWeakdeps(t.read("modules.weakdep")) }
 
 func (t *Tables) readSymbols() map[string]string {
 	text := t.read("modules.symbols")
 	if text == "" {
 		t.note("modules.symbols is missing: which module exports a symbol is not known")
 	}
-	all := make(map[string]string, strings.Count(text, "\n"))
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "alias symbol:")
-		if !ok {
-			continue
-		}
-		if symbol, mod, ok := strings.Cut(rest, " "); ok {
-			all[symbol] = mod
-		}
-	}
-	return all
+	return parseSymbols(text)
 }
 
 // Path is the node path of a module's file, by name ('-' and '_' are equal).
