@@ -50,6 +50,9 @@ func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 		}
 		a.Devices = append(a.Devices, rule)
 	}
+	if len(r.Driver.DeviceIDs) == 0 {
+		a.Drivers = []answers.Extra{{Name: r.Driver.Name, When: when}}
+	}
 	return a
 }
 

@@ -38,7 +38,7 @@ func (c choice) atBoot() bool {
 func (e *Engine) resolve(ctx context.Context, s *Survey, a *answers.Answers, p image.Progress) (choices []choice, skipped []string, err error) {
 	taken := map[int]bool{}
 	for i, rule := range a.Devices {
-		found := s.matching(rule.Match, taken)
+		found := s.Matching(rule.Match, taken)
 		found, left, err := s.except(rule, found)
 		if err != nil {
 			return nil, nil, err
@@ -69,11 +69,31 @@ func (e *Engine) resolve(ctx context.Context, s *Survey, a *answers.Answers, p i
 		}
 		choices = append(choices, c)
 	}
-	return choices, skipped, s.unanswered(a, taken)
+	extra, err := e.resolveExtra(ctx, s, a, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(choices, extra...), skipped, s.unanswered(a, taken)
 }
 
-// matching lists the functions a rule matches that no earlier rule took.
-func (s *Survey) matching(m answers.Match, taken map[int]bool) []int {
+// resolveExtra finds the images of the drivers that belong to no device. Such a
+// driver is loaded for its own sake: no device is bound, and none is checked.
+func (e *Engine) resolveExtra(ctx context.Context, s *Survey, a *answers.Answers, p image.Progress) ([]choice, error) {
+	var choices []choice
+	for _, d := range a.Drivers {
+		c := choice{rule: answers.Rule{Driver: d.Name, When: d.When}}
+		var err error
+		if c.examined, err = e.examineRule(ctx, s, c, a, p); err != nil {
+			return nil, err
+		}
+		choices = append(choices, c)
+	}
+	return choices, nil
+}
+
+// Matching lists the functions a rule matches that no earlier rule took, as
+// indexes into Devices.
+func (s *Survey) Matching(m answers.Match, taken map[int]bool) []int {
 	var out []int
 	for i, d := range s.Devices {
 		if taken[i] || d.State == finding.StateVirtualFunction {

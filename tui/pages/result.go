@@ -92,8 +92,11 @@ func (r *Result) Text(w int) []string {
 		}
 	}
 	what := fmt.Sprintf("%d of %s as wanted", good, look.Count(len(r.sum.Devices), "device"))
-	if r.sum.Outcome == journal.OutcomeRolledBack {
+	switch {
+	case r.sum.Outcome == journal.OutcomeRolledBack:
 		what = "the run was undone"
+	case len(r.sum.Devices) == 0:
+		what = "every step was done; no device was to change now"
 	}
 	lines := []string{look.Cut("DONE  "+what+"   run "+r.run, w), ""}
 	for _, d := range r.sum.Devices {
