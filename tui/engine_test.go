@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,20 @@ func (e inProcess) Start(ctx context.Context, p *plan.Plan) (string, error) {
 // driverImage is an OCI layout with e100 of Debian's kernel, and a licence.
 func driverImage(t *testing.T) string {
 	t.Helper()
+	return layoutOf(t, packed(t, map[string][]byte{"e100.ko": moduleFile(t, "e100.ko")}))
+}
+
+// moduleFile is a module of Debian's kernel.
+func moduleFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/" + name)
+	require.NoError(t, err)
+	return data
+}
+
+// packed is an image with those modules, and a licence.
+func packed(t *testing.T, modules map[string][]byte) v1.Image {
+	t.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	put := func(name string, data []byte) {
@@ -58,9 +74,9 @@ func driverImage(t *testing.T) string {
 		_, err := w.Write(data)
 		require.NoError(t, err)
 	}
-	module, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/e100.ko")
-	require.NoError(t, err)
-	put("opt/lib/modules/"+nodes.Release+"/e100.ko", module)
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		put("opt/lib/modules/"+nodes.Release+"/"+name, modules[name])
+	}
 	put("licenses/LICENSE", []byte("You may use this driver.\n"))
 	require.NoError(t, w.Close())
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
@@ -71,10 +87,14 @@ func driverImage(t *testing.T) string {
 	require.NoError(t, err)
 	img, err = mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: cfg.RootFS})
 	require.NoError(t, err)
+	return img
+}
+
+// layoutOf is the reference of an image in an OCI layout.
+func layoutOf(t *testing.T, img v1.Image) string {
+	t.Helper()
 	dir := t.TempDir()
-	p, err := layout.Write(dir, empty.Index)
-	require.NoError(t, err)
-	require.NoError(t, p.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "1"})))
+	require.NoError(t, images.WriteLayout(img, dir, "1"))
 	return "oci:" + dir + ":1"
 }
 
@@ -89,6 +109,13 @@ func realEngine(t *testing.T) *workflow.Engine {
 func realEngineWith(t *testing.T, cards ...nodes.Card) *workflow.Engine {
 	t.Helper()
 	root := nodes.Build(t, cards...)
+	return engineOn(t, root)
+}
+
+// engineOn is the engine on a node to which the kernel's own mii and table of
+// symbol versions are added.
+func engineOn(t *testing.T, root string) *workflow.Engine {
+	t.Helper()
 	n := hostops.At(root, nil)
 	tree := "/lib/modules/" + nodes.Release
 	for _, f := range []string{"mii.ko", "Module.symvers"} {

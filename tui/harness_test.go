@@ -17,6 +17,7 @@ import (
 	"fitout/tui/pages"
 	"fitout/tui/term"
 	"fitout/workflow"
+	"fitout/workflow/answers"
 )
 
 var (
@@ -34,6 +35,7 @@ type harness struct {
 	timers  []timer
 	quit    bool
 	flushes int
+	from    *answers.Answers // what the wizard begins from
 	shells  int
 }
 
@@ -64,7 +66,7 @@ func newHarness(t testing.TB, p term.Profile, w, hgt int, change func(*fake.Engi
 func (h *harness) begin(engine workflow.Wizard, p term.Profile, w, hgt int) {
 	h.t.Helper()
 	t := h.t
-	c := newCommon(context.Background(), engine, Options{Version: "0.1.0", AnswersPath: t.TempDir() + "/answers.yaml"}, look.New(p))
+	c := newCommon(context.Background(), engine, Options{Version: "0.1.0", AnswersPath: t.TempDir() + "/answers.yaml", Begin: h.from}, look.New(p))
 	c.Now = func() time.Time { return h.now }
 	c.Timer = func(d time.Duration, m tea.Msg) tea.Cmd {
 		return func() tea.Msg { h.timers = append(h.timers, timer{h.now.Add(d), m}); return nil }

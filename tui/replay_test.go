@@ -3,14 +3,13 @@ package tui
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"fitout/tui/choice"
@@ -68,33 +67,6 @@ func TestScreensLinesAndHeadlessMakeTheSamePlan(t *testing.T) {
 	}
 }
 
-// TestAnswersFilesOfTheTestdataAreReplayed plans every file of testdata/answers
-// with the engine that the screens use and, read back from what that engine
-// saves, once more: the same plan, or the same refusal.
-func TestAnswersFilesOfTheTestdataAreReplayed(t *testing.T) {
-	files, err := filepath.Glob("../testdata/answers/*.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
-		a, err := answers.Read(file, data)
-		require.NoError(t, err)
-		again, err := answers.Marshal(a)
-		require.NoError(t, err)
-		b, err := answers.Read(file, again)
-		require.NoError(t, err)
-		one, errOne := realEngine(t).Plan(context.Background(), a, nil)
-		two, errTwo := realEngine(t).Plan(context.Background(), b, nil)
-		require.Equal(t, errOne == nil, errTwo == nil, file)
-		if errOne != nil {
-			require.Equal(t, errOne.Error(), errTwo.Error(), file)
-			continue
-		}
-		require.Equal(t, choice.PlanLines(one), choice.PlanLines(two), file)
-	}
-}
-
 func planByWizard(t *testing.T, image, digit string) ([]string, *answers.Answers) {
 	t.Helper()
 	e := &watched{inProcess: inProcess{realEngine(t)}}
@@ -130,45 +102,27 @@ var wordAsked = regexp.MustCompile(`type the word ([^ ;]+)`)
 // it saved. Words that have to be typed are typed.
 func converse(t *testing.T, w workflow.Wizard, replies []reply) string {
 	t.Helper()
-	master, slave, err := pty.Open()
-	require.NoError(t, err)
-	defer master.Close()
-	// The slave stays open: line mode's reader may be waiting on it still.
 	path := filepath.Join(t.TempDir(), "answers.yaml")
-	done := make(chan error, 1)
-	go func() {
-		out, err := line.Run(context.Background(), w, line.Options{In: slave, Out: slave, Reason: "--line was given", Version: "0.1.0", AnswersPath: path})
-		if err == nil && out.Exit != 0 {
-			err = fmt.Errorf("exit %d", out.Exit)
-		}
-		done <- err
-	}()
-	go answer(master, replies)
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("line mode does not end")
-	}
+	require.NoError(t, typed(t, w, line.Options{AnswersPath: path}, replies))
 	return path
 }
 
 // answer reads what line mode prints and types the reply to its newest question.
-func answer(master *os.File, replies []reply) {
-	var out strings.Builder
+func answer(in io.Reader, out io.StringWriter, replies []reply) {
+	var heard strings.Builder
 	buf := make([]byte, 4096)
 	say := func(text string) {
 		time.Sleep(5 * time.Millisecond)
-		_, _ = master.WriteString(text + "\n")
-		out.Reset()
+		_, _ = out.WriteString(text + "\n")
+		heard.Reset()
 	}
 	for {
-		n, err := master.Read(buf)
+		n, err := in.Read(buf)
 		if err != nil {
 			return
 		}
-		out.Write(buf[:n])
-		last := out.String()[strings.LastIndexByte(out.String(), '\n')+1:]
+		heard.Write(buf[:n])
+		last := heard.String()[strings.LastIndexByte(heard.String(), '\n')+1:]
 		if !strings.HasSuffix(last, ": ") {
 			continue
 		}
@@ -184,4 +138,17 @@ func answer(master *os.File, replies []reply) {
 			}
 		}
 	}
+}
+
+// saved is the answers file as headless would read it; when a licence was
+// accepted is left out.
+func saved(t *testing.T, path string) *answers.Answers {
+	t.Helper()
+	a := read(t, path)
+	require.NotEmpty(t, a.Devices)
+	require.NotEmpty(t, a.Licences)
+	for i := range a.Licences {
+		a.Licences[i].At = time.Time{}
+	}
+	return a
 }

@@ -321,6 +321,6 @@ func (m *model) line() string {
 func newCommon(ctx context.Context, w workflow.Wizard, o Options, theme *look.Theme) *pages.Common {
 	return &pages.Common{
 		Wizard: w, Theme: theme, Now: time.Now, Context: ctx, AnswersPath: o.AnswersPath,
-		SaveDir: o.saveDir(), Program: "fitout " + o.Version, Choices: (*choice.Choices)(nil),
+		Begin: o.Begin, SaveDir: o.saveDir(), Program: "fitout " + o.Version, Choices: (*choice.Choices)(nil),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"fitout/tui/term"
 	_ "fitout/tui/term/guard" // before Bubble Tea asks the terminal
 	"fitout/workflow"
+	"fitout/workflow/answers"
 )
 
 // Options say how the wizard is started.
@@ -31,6 +32,8 @@ type Options struct {
 	AnswersPath string
 	// Shell is what ! opens; "": the operator's own.
 	Shell string
+	// Begin is the answers file that the choices begin from, nil for none.
+	Begin *answers.Answers
 	// Watch is a run to follow instead of asking anything.
 	Watch string
 	// Direct draws in this process. Otherwise the screen runs in a child, and
@@ -98,7 +101,7 @@ func Run(ctx context.Context, w workflow.Wizard, o Options) (Outcome, error) {
 	}
 	profile := term.Detect(facts)
 	if profile.Mode == term.Line {
-		out, err := line.Run(ctx, w, line.Options{In: in, Out: o.Out, Reason: profile.Reason, Version: o.Version, AnswersPath: o.AnswersPath, Watch: o.Watch})
+		out, err := line.Run(ctx, w, line.Options{In: in, Out: o.Out, Reason: profile.Reason, Version: o.Version, AnswersPath: o.AnswersPath, Begin: o.Begin, Watch: o.Watch})
 		return Outcome{Exit: out.Exit, Run: out.Run}, err
 	}
 	if !o.Direct && !term.Supervised() {

@@ -172,7 +172,7 @@ func TestJSONIsOneDocumentWhateverHappens(t *testing.T) {
 func TestWrongUseEndsWithTwo(t *testing.T) {
 	root := nodes.Build(t)
 	for _, args := range [][]string{{"no-such-verb"}, {"plan"}, {"apply"}, {"answers", "no-such-verb"}, {"image", "no-such-verb"},
-		{"devices", "extra"}, {"--no-such-flag"}, {"rollback"}} {
+		{"devices", "extra"}, {"--no-such-flag"}, {"rollback"}, {"wizard", "-a", "-"}} {
 		require.Equal(t, 2, call(t, append([]string{"--root", root}, args...)...).code, "%v", args)
 	}
 	require.Contains(t, call(t, "--root", root, "--no-such-flag", "--json").out, `"usage"`)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path"
 
 	"github.com/spf13/cobra"
@@ -22,10 +23,22 @@ func (a *app) noVerb(cmd *cobra.Command, _ []string) error {
 
 func (a *app) wizardVerb() *cobra.Command {
 	var o tui.Options
+	var file string
 	c := &cobra.Command{
 		Use: "wizard", Short: "The screens: choose, look at the plan, run it", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.wizard(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if file == "-" {
+				return usageError{errors.New("the wizard reads keys from the terminal: give the answers as a file, not on standard input")}
+			}
+			if file != "" {
+				if o.Begin, err = a.readAnswers(file); err != nil {
+					return err
+				}
+			}
+			return a.wizard(cmd.Context(), o)
+		},
 	}
+	c.Flags().StringVarP(&file, "answers-file", "a", "", "begin from this answers file: what it says is preselected, and every page still asks")
 	c.Flags().BoolVar(&o.Basic, "basic", false, "plain ASCII screens without colour")
 	c.Flags().BoolVar(&o.Line, "line", false, "ask line by line")
 	return c

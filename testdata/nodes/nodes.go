@@ -54,6 +54,18 @@ func Unpack(t testing.TB, name string) string {
 	}
 }
 
+// Furnish unpacks a recorded node and puts under its hardware what Build puts
+// under built ones: an OS, a kernel with its module tables, a root disk.
+func Furnish(t testing.TB, name string) string {
+	t.Helper()
+	b := builder{t: t, root: Unpack(t, name)}
+	b.system()
+	b.mkdir("sys/class/net", "sys/block", "sys/module")
+	b.file("sys/bus/pci/drivers_probe", "")
+	b.file("proc/modules", "")
+	return b.root
+}
+
 func unpackEntry(root string, h *tar.Header, content io.Reader) error {
 	p := filepath.Join(root, h.Name)
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fitout/hostops/node"
 	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
@@ -30,6 +31,9 @@ type Choices struct {
 	RegistryAuth string
 	// SavedBy is the program and version that writes the file.
 	SavedBy string
+
+	base  *answers.Answers // the file that it began from, nil for none
+	ruled [][]int          // the kinds that each rule of it matches
 }
 
 // Kind is what was chosen for one kind of device.
@@ -81,6 +85,9 @@ func New(w workflow.Wizard, s *workflow.Survey, savedBy string) *Choices {
 // still there.
 func (c *Choices) Renew(w workflow.Wizard, s *workflow.Survey) *Choices {
 	n := New(w, s, c.SavedBy)
+	if c.base != nil {
+		n.Begin(w, c.base)
+	}
 	n.Who, n.Licences, n.Risks, n.RegistryAuth = c.Who, c.Licences, c.Risks, c.RegistryAuth
 	if n.Maintenance == "" {
 		n.Maintenance = c.Maintenance
@@ -108,6 +115,22 @@ func Listed(s finding.State) bool {
 // MaintenanceKnown says that nothing need be asked about maintenance.
 func MaintenanceKnown(state string) bool {
 	return state == "in-maintenance" || state == "not-a-cluster-node"
+}
+
+// CannotEnter is why fitout cannot take this node out of service itself, "" when
+// it can.
+func CannotEnter(m node.Maintenance) string {
+	switch {
+	case m.State == node.Upgrading:
+		return "an upgrade is going on"
+	case m.CannotEnter != "":
+		return m.CannotEnter
+	case len(m.Enter) == 0:
+		return "it is not known how to do that here"
+	case !m.MayEnter:
+		return "this node has no credentials that may do it"
+	}
+	return ""
 }
 
 // Selected lists the kinds to be served, in order.
@@ -212,19 +235,19 @@ func (c *Choices) ReadAgain() {
 // Answers is the wizard's only product. It is a fresh value each time.
 func (c *Choices) Answers() *answers.Answers {
 	a := &answers.Answers{
-		APIVersion: answers.APIVersion, Kind: answers.Kind,
-		Metadata:     answers.Metadata{Name: c.Survey.NodeName, SavedBy: c.SavedBy},
-		Maintenance:  c.Maintenance,
 		OnUnanswered: "leave",
-		AcceptRisks:  slices.Clone(c.Risks),
 		Limits:       answers.Limits{Reboot: "never"},
 	}
-	for _, i := range c.Selected() {
-		rule, ok := c.rule(i)
-		if !ok {
-			continue
-		}
-		a.Devices = append(a.Devices, rule)
+	if c.base != nil {
+		*a = *c.base
+	}
+	a.APIVersion, a.Kind, a.Metadata.SavedBy = answers.APIVersion, answers.Kind, c.SavedBy
+	if a.Metadata.Name == "" {
+		a.Metadata.Name = c.Survey.NodeName
+	}
+	a.Maintenance, a.AcceptRisks = c.Maintenance, slices.Clone(c.Risks)
+	a.Devices, a.NodeBound, a.Licences, a.Secrets = c.rules(), false, nil, answers.Secrets{}
+	for _, rule := range a.Devices {
 		a.NodeBound = a.NodeBound || rule.Except != nil
 	}
 	for _, l := range c.Licences {
@@ -270,8 +293,12 @@ func (c *Choices) rule(i int) (answers.Rule, bool) {
 	return r, true
 }
 
-// needed says that a licence belongs to something that was chosen.
+// needed says that a licence belongs to something that was chosen, or that it
+// came with the file.
 func (c *Choices) needed(digest string) bool {
+	if c.base != nil && slices.ContainsFunc(c.base.Licences, func(l answers.Licence) bool { return l.Digest == digest }) {
+		return true
+	}
 	for _, i := range c.Selected() {
 		if o := c.Kinds[i].Chosen(); o != nil && o.Examined != nil {
 			for _, l := range o.Examined.Licences {

@@ -146,3 +146,47 @@ func TestWaysThatThisHostCannotGoAreImpossibleWithTheReason(t *testing.T) {
 		}
 	}
 }
+
+// begun are choices that begin from a file with a rule for the GPUs and one for
+// cards that this node does not have.
+func begun(t *testing.T) *choice.Choices {
+	t.Helper()
+	c, e := start(t, nil)
+	c.Begin(e, &answers.Answers{
+		Metadata: answers.Metadata{Name: "gpu nodes"}, OSTag: "rhcos4.18", Maintenance: "enter", OnUnanswered: "fail", AcceptRisks: []string{"in-use"},
+		Devices: []answers.Rule{
+			{Match: answers.Match{ID: "10de:*"}, Driver: "nvidia-open-575", When: answers.LoadNow, Parameters: map[string][]string{"nvidia": {"a=1"}}},
+			{Match: answers.Match{ID: "1af4:*", Count: &answers.Count{}}, Driver: "other", When: answers.AtBoot}},
+		Drivers: []answers.Extra{{Name: "drbd", When: answers.LoadNow}},
+		Limits:  answers.Limits{Timeout: "30m"},
+	})
+	return c
+}
+
+func TestWhatAFileSaysIsPreselectedAndWrittenAgainUnchanged(t *testing.T) {
+	c := begun(t)
+	require.Equal(t, []int{0}, c.Selected())
+	require.Equal(t, "nvidia-open-575", c.Kinds[0].Chosen().Driver.Name)
+	a := c.Answers()
+	require.Equal(t, "10de:*", a.Devices[0].Match.ID)
+	require.Equal(t, map[string][]string{"nvidia": {"a=1"}}, a.Devices[0].Parameters)
+	require.Equal(t, "other", a.Devices[1].Driver, "a rule for other nodes stays")
+	require.Equal(t, "drbd", a.Drivers[0].Name)
+	require.Equal(t, []string{"enter", "fail", "rhcos4.18", "30m", "gpu nodes"}, []string{a.Maintenance, a.OnUnanswered, a.OSTag, a.Limits.Timeout, a.Metadata.Name})
+	require.Equal(t, []string{"in-use"}, a.AcceptRisks)
+}
+
+func TestChangeOfOneChoiceLeavesTheRestOfTheFile(t *testing.T) {
+	c := begun(t)
+	c.Kinds[0].When = answers.LoadNowAtBoot
+	a := c.Answers()
+	require.Equal(t, answers.LoadNowAtBoot, a.Devices[0].When)
+	require.Equal(t, "10de:2330", a.Devices[0].Match.ID, "the rule is about this kind now")
+	require.Equal(t, map[string][]string{"nvidia": {"a=1"}}, a.Devices[0].Parameters)
+	require.Equal(t, "other", a.Devices[1].Driver)
+
+	c.Kinds[0].Pick = 0
+	require.Nil(t, c.Answers().Devices[0].Parameters, "those were for another driver")
+	c.Kinds[0].Selected = false
+	require.Equal(t, answers.Leave, c.Answers().Devices[0].When, "left alone, and said so: the file wants every device answered")
+}

@@ -144,15 +144,7 @@ func (s *session) custom(q choice.Question) error {
 			return err
 		}
 	}
-	k := &s.c.Kinds[q.Kind]
-	for i := range k.Offers {
-		if k.Offers[i].Given == reference {
-			k.Offers[i].Examined, k.Offers[i].Err = nil, nil
-			return nil
-		}
-	}
-	offer := s.w.OfferImage(s.c.Survey, s.c.Survey.Kinds[q.Kind], reference)
-	k.Offers = append(k.Offers, choice.Offer{Offer: offer, Given: reference})
+	s.c.Give(s.w, q.Kind, reference)
 	return nil
 }
 

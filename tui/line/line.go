@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"fitout/tui/pages"
 	"fitout/tui/term"
 	"fitout/workflow"
+	"fitout/workflow/answers"
 )
 
 // Options say how line mode is started.
@@ -25,6 +25,8 @@ type Options struct {
 	Reason      string
 	Version     string
 	AnswersPath string
+	// Begin is the answers file that the choices begin from, nil for none.
+	Begin *answers.Answers
 	// Watch is a run to follow instead of asking anything.
 	Watch string
 }
@@ -76,6 +78,9 @@ func (s *session) walk() (int, error) {
 		return 0, err
 	}
 	s.c = choice.New(s.w, survey, "fitout "+s.o.Version)
+	if s.o.Begin != nil {
+		s.c.Begin(s.w, s.o.Begin)
+	}
 	s.common.Choices = s.c
 	s.say("fitout "+s.o.Version+" on "+survey.NodeName+". Line mode because: "+s.o.Reason+".", s.kernels())
 	if run := s.w.Current(); run != "" {
@@ -97,7 +102,7 @@ func (s *session) walk() (int, error) {
 			q = choice.Question{Asked: choice.Hardware}
 		case q.Asked == choice.Plan:
 			return s.plan()
-		case q.Asked == choice.Hardware && len(s.c.Selected()) == 0:
+		case q.Asked == choice.Hardware && len(s.c.Selected()) == 0 && !s.c.Extras():
 			s.say("Nothing was chosen; nothing was changed.")
 			return 0, nil
 		default:
@@ -165,9 +170,15 @@ func (s *session) hardware() error {
 		}
 	}
 	for {
-		text, err := s.ask("Which? (numbers, 0 = none, q = quit)", strings.Join(chosen, " "))
+		text, err := s.ask("Which? (numbers, 0 = none, c NUMBER = its cards, q = quit)", strings.Join(chosen, " "))
 		if err != nil {
 			return err
+		}
+		if number, ok := strings.CutPrefix(text, "c"); ok {
+			if err := s.cards(shown, number); err != nil {
+				return err
+			}
+			continue
 		}
 		if ok := s.choose(shown, text); ok {
 			return nil
@@ -177,19 +188,15 @@ func (s *session) hardware() error {
 
 // choose takes numbers; a wrong one is said and nothing is taken.
 func (s *session) choose(shown []int, text string) bool {
-	var take []int
-	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' }) {
-		n, err := strconv.Atoi(f)
-		if err != nil || n < 0 || n > len(shown) {
-			s.say("There is no " + f + " in the list.")
-			return false
-		}
-		if n > 0 {
-			take = append(take, shown[n-1])
-		}
+	take, ok := s.numbers(text, len(shown))
+	if !ok {
+		return false
 	}
 	for i := range s.c.Kinds {
-		s.c.Kinds[i].Selected = slices.Contains(take, i)
+		s.c.Kinds[i].Selected = false
+	}
+	for _, at := range take {
+		s.c.Kinds[shown[at]].Selected = true
 	}
 	return true
 }
@@ -204,8 +211,15 @@ func (s *session) maintenance() (bool, error) {
 		s.say("  to give it back:    " + c)
 	}
 	s.say(" 1  look again", " 2  fitout empties the node and gives it back after the run", " 3  go on without (needs the risk not-in-maintenance)")
+	otherwise := "1"
+	switch s.c.Maintenance {
+	case "enter":
+		otherwise = "2"
+	case "skip":
+		otherwise = "3"
+	}
 	for {
-		text, err := s.ask("Maintenance? (b = back)", "1")
+		text, err := s.ask("Maintenance? (b = back)", otherwise)
 		if err != nil {
 			return false, err
 		}
@@ -225,11 +239,12 @@ func (s *session) maintenance() (bool, error) {
 			}
 			s.say("It is " + survey.Maintenance.State + ".")
 		case "2":
-			if len(m.Enter) > 0 && m.State != "upgrading" {
+			why := choice.CannotEnter(s.c.Survey.Maintenance)
+			if why == "" {
 				s.c.Maintenance = "enter"
 				return false, nil
 			}
-			s.say("Not possible here.")
+			s.say("Not possible: " + why + ".")
 		case "3":
 			s.c.Maintenance = "skip"
 			return false, nil

@@ -133,18 +133,7 @@ func (f *Custom) submit() tea.Cmd {
 func (f *Custom) add() tea.Cmd {
 	reference := strings.TrimSpace(f.draft.Reference)
 	f.password = ""
-	kind := &f.Choices.Kinds[f.q.Kind]
-	for i, o := range kind.Offers {
-		if o.Given == reference {
-			kind.Offers[i].Examined, kind.Offers[i].Err = nil, nil
-			return send(Pop{})
-		}
-	}
-	o := f.Wizard.OfferImage(f.Choices.Survey, f.Choices.Survey.Kinds[f.q.Kind], reference)
-	kind.Offers = append(kind.Offers, choice.Offer{Offer: o, Given: reference})
-	if kind.Pick == choice.Leave {
-		kind.Pick = choice.NotChosen
-	}
+	f.Choices.Give(f.Wizard, f.q.Kind, reference)
 	return send(Pop{})
 }
 

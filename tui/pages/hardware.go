@@ -169,7 +169,7 @@ func notSelectable(k workflow.Kind) string {
 }
 
 func (h *Hardware) goOn() tea.Cmd {
-	if len(h.Choices.Selected()) == 0 {
+	if len(h.Choices.Selected()) == 0 && !h.Choices.Extras() {
 		return notice("Nothing is selected: Space selects the device under the cursor.")
 	}
 	return next(h.Common, choice.Question{Asked: choice.Hardware})

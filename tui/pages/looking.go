@@ -77,6 +77,9 @@ func (l *Looking) Update(msg tea.Msg) tea.Cmd {
 			return nil
 		}
 		l.Common.Choices = choice.New(l.Wizard, msg.survey, l.Program)
+		if l.Begin != nil {
+			l.Choices.Begin(l.Wizard, l.Begin)
+		}
 		if run := l.Wizard.Current(); run != "" {
 			return send(Home{NewInProgress(l.Common, run)})
 		}

@@ -61,13 +61,7 @@ type maintOption struct {
 func (m *Maintenance) options() []maintOption {
 	state := m.Choices.Survey.Maintenance
 	enter := maintOption{answer: "enter", text: "fitout empties the node before the run and gives it back after it",
-		note: "cordon and drain are steps of the plan, each with its undo"}
-	if len(state.Enter) == 0 {
-		enter.impossible = "it is not known how to do that here"
-	}
-	if state.State == "upgrading" {
-		enter.impossible = "an upgrade is going on"
-	}
+		note: "cordon and drain are steps of the plan, each with its undo", impossible: choice.CannotEnter(state)}
 	return []maintOption{
 		{text: "I have emptied it, or will now: look again", note: "in another session, or in a shell here (!)"},
 		enter,

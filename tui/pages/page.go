@@ -17,6 +17,7 @@ import (
 	"fitout/tui/choice"
 	"fitout/tui/look"
 	"fitout/workflow"
+	"fitout/workflow/answers"
 	"fitout/workflow/run"
 )
 
@@ -57,6 +58,8 @@ type Common struct {
 	AnswersPath string
 	// SaveDir is where texts are saved when no other path is typed.
 	SaveDir string
+	// Begin is the answers file that the choices begin from, nil for none.
+	Begin *answers.Answers
 	// Program is "fitout 0.1.0".
 	Program string
 	// Run is the run that was started or watched, "" for none.

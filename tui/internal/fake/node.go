@@ -73,7 +73,7 @@ func survey() *workflow.Survey {
 		NodeName: "node-17", CatalogDate: "2026-11-28", SecureBoot: "off",
 		Kernels: []host.Kernel{{Release: Running, Roles: []host.Role{host.Running}}, {Release: Next, Roles: []host.Role{host.Next}}},
 		Host:    host.Facts{Family: "elemental-v2", Title: "SUSE Elemental, toolkit v2", LoadNow: true, SideTree: true, AtBoot: true, Gate: host.BlocksFinalize},
-		Maintenance: node.Maintenance{State: "in-maintenance", Why: "cordoned, and no workload pods are left", Evidence: []string{"spec.unschedulable: true"},
+		Maintenance: node.Maintenance{State: "in-maintenance", MayEnter: true, Why: "cordoned, and no workload pods are left", Evidence: []string{"spec.unschedulable: true"},
 			Enter: []string{"kubectl cordon node-17", "kubectl drain node-17 --ignore-daemonsets"}, Leave: []string{"kubectl uncordon node-17"}},
 	}
 	add := func(n int, name, id, class, driver string, state finding.State, found ...finding.Finding) {
