@@ -41,8 +41,8 @@ func (img *Image) Fetch(ctx context.Context, dir string, want Want) (*Inventory,
 	}
 	part := dir + ".part"
 	inv, took, err := img.fetchPart(ctx, part, want)
-	if took && (CodeOf(err) == DigestMismatch || CodeOf(err) == Corrupt) {
-		img.opts.Log("what was kept of an earlier fetch does not go with the rest; the image is fetched anew")
+	if took && err != nil && !img.mayGoOn(err) {
+		img.opts.Log(fmt.Sprintf("going on with an earlier fetch failed (%v); the image is fetched anew", err))
 		if err = os.RemoveAll(part); err == nil {
 			inv, _, err = img.fetchPart(ctx, part, want)
 		}

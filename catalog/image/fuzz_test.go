@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"io"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/stretchr/testify/require"
 )
 
 // memorySource serves one layer from memory, whatever it holds.
@@ -125,5 +127,36 @@ func FuzzReference(f *testing.F) {
 		if back, err := ParseReference(ref.String()); err != nil || back != ref {
 			t.Fatalf("%q: %+v, then %+v (%v)", s, ref, back, err)
 		}
+	})
+}
+
+// FuzzResumption takes up a fetch from arbitrary remains: it never panics and
+// never leaves its directory.
+func FuzzResumption(f *testing.F) {
+	dummy := realModule(f, release+"/dummy.ko")
+	layer := gzipped(f, tarOf(f, ent{name: "usr/x", data: dummy}, ent{name: hostTree + "/dummy.ko", data: dummy}))
+	h, n, err := v1.SHA256(bytes.NewReader(layer))
+	require.NoError(f, err)
+	desc := v1.Descriptor{Digest: h, Size: n}
+	newImage := func() *Image {
+		return &Image{src: memorySource{layer}, digest: "sha256:x", manifest: v1.Manifest{Layers: []v1.Descriptor{desc, desc}}, opts: Options{}.withDefaults()}
+	}
+	root, err := os.OpenRoot(f.TempDir())
+	require.NoError(f, err)
+	x := newExtraction(newImage(), root, newSelector(Want{}))
+	x.passes[1] = &pass{x: x, n: 1, own: newMarks(), border: 1536, spot: &place{Plain: []byte("x")}}
+	require.NoError(f, x.keep(Want{}, x.from(0)))
+	seed, err := root.ReadFile(resumptionName)
+	require.NoError(f, err)
+	f.Add(seed[sha256.Size:])
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		around := t.TempDir()
+		dir := filepath.Join(around, "store")
+		require.NoError(t, prepareDir(dir+".part"))
+		require.NoError(t, os.WriteFile(filepath.Join(dir+".part", resumptionName), []byte(summed(raw)), 0o600))
+		if _, err := newImage().Fetch(t.Context(), dir, Want{}); err != nil {
+			t.Fatal(err)
+		}
+		onlyBelow(t, around, dir)
 	})
 }

@@ -56,6 +56,11 @@ func (k *keys) UnmarshalJSON(text []byte) error {
 
 func newMarks() marks { return marks{keys{}, keys{}, keys{}, keys{}, keys{}} }
 
+// sound says whether all sets are there, as after newMarks.
+func (m marks) sound() bool {
+	return m.Files != nil && m.Gone != nil && m.Opaque != nil && m.Dirs != nil && m.Holds != nil
+}
+
 func newOverlay() *overlay {
 	return &overlay{seed: newPathKey(), above: newMarks(), own: newMarks()}
 }

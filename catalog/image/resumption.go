@@ -22,9 +22,9 @@ const keepEvery = 10 * time.Second
 
 // resumption is what is known of a fetch under way. No byte of a layer is kept
 // for it: what was wanted is written already, and the rest of a gzip stream can
-// be read from the last of its places. What it says is not trusted: files are
-// compared with their digests, and a layer's own digest is verified at its end
-// over all of it, the part before the break included.
+// be read from the last of its places. It is stored behind its own sha256, files
+// are compared with theirs, and a layer's digest is verified at its end over all
+// of it, the part before the break included.
 type resumption struct {
 	Format int    `json:"format"`
 	Digest string `json:"digest"`
@@ -106,8 +106,9 @@ func (x *extraction) keep(want Want, passes []*pass) error {
 	if err != nil {
 		return fmt.Errorf("keeping what was fetched: %w", err)
 	}
+	sum := sha256.Sum256(raw)
 	name := filepath.Join(x.root.Name(), resumptionName)
-	if err := os.WriteFile(name+".new", raw, 0o600); err != nil {
+	if err := os.WriteFile(name+".new", append(sum[:], raw...), 0o600); err != nil {
 		return diskError("keeping what was fetched", err)
 	}
 	return os.Rename(name+".new", name)
@@ -117,12 +118,13 @@ func (x *extraction) keep(want Want, passes []*pass) error {
 // root; ok is false when there is none, or its files are not what it wrote.
 func (x *extraction) goOn(want Want) (ok bool) {
 	raw, err := x.root.ReadFile(resumptionName)
-	if err != nil {
+	if err != nil || len(raw) < sha256.Size || sha256.Sum256(raw[sha256.Size:]) != [sha256.Size]byte(raw) {
 		return false
 	}
+	raw = raw[sha256.Size:]
 	var r resumption
 	if json.Unmarshal(raw, &r) != nil || r.Format != resumptionFormat || r.Digest != x.img.digest || !sameWant(r.Want, want) ||
-		json.Unmarshal(r.Found, &x.found) != nil {
+		json.Unmarshal(r.Found, &x.found) != nil || !r.sound() {
 		return false
 	}
 	for p, f := range r.Files {
@@ -141,6 +143,15 @@ func (x *extraction) goOn(want Want) (ok bool) {
 	x.counted.Store(r.Entries)
 	x.restore(r)
 	return true
+}
+
+// sound says whether nothing is missing that is relied on later.
+func (r *resumption) sound() bool {
+	ok := r.Above.sound()
+	for _, l := range r.Layers {
+		ok = ok && (l.Own.sound() && l.Border >= 0 && (l.Spot == nil || l.Spot.Raw.At >= 0 && l.Spot.Point.In >= l.Spot.Raw.At && l.Spot.Point.Out <= l.Border))
+	}
+	return ok
 }
 
 func (x *extraction) restore(r resumption) {

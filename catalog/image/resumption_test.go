@@ -1,6 +1,7 @@
 package image
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -147,7 +148,10 @@ func TestDamagedRemainsOfAFetchAreNotUsed(t *testing.T) {
 		"a file is gone": func(t *testing.T, part string) {
 			require.NoError(t, os.Remove(filepath.Join(part, hostTree, "e100.ko")))
 		},
-		"no JSON":         func(t *testing.T, part string) { write(t, part, resumptionName, "{") },
+		"no JSON": func(t *testing.T, part string) { write(t, part, resumptionName, summed([]byte("{"))) },
+		"a cut file": func(t *testing.T, part string) {
+			require.NoError(t, os.Truncate(filepath.Join(part, resumptionName), 3000))
+		},
 		"another image's": func(t *testing.T, part string) { alter(t, part, func(r *resumption) { r.Digest = "sha256:other" }) },
 		"another want's": func(t *testing.T, part string) {
 			alter(t, part, func(r *resumption) { r.Want.Releases = []string{"5.0"} })
@@ -175,15 +179,21 @@ func TestDamagedRemainsOfAFetchAreNotUsed(t *testing.T) {
 	}
 }
 
+// summed puts the digest before remains, as they are stored.
+func summed(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return string(sum[:]) + string(raw)
+}
+
 func alter(t *testing.T, part string, how func(*resumption)) {
 	raw, err := os.ReadFile(filepath.Join(part, resumptionName))
 	require.NoError(t, err)
 	var r resumption
-	require.NoError(t, json.Unmarshal(raw, &r))
+	require.NoError(t, json.Unmarshal(raw[sha256.Size:], &r))
 	how(&r)
 	raw, err = json.Marshal(r)
 	require.NoError(t, err)
-	write(t, part, resumptionName, string(raw))
+	write(t, part, resumptionName, summed(raw))
 }
 
 // A directory that was fetched is compared with its digests before it is used

@@ -2,6 +2,7 @@ package image
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"sort"
@@ -37,6 +38,9 @@ func (s *survey) UnmarshalJSON(raw []byte) error {
 	var d surveyDoc
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return err
+	}
+	if d.Releases == nil || d.Modules == nil || d.Debs == nil || d.RPMs == nil {
+		return errors.New("a table of the survey is missing")
 	}
 	*s = survey{d.Releases, d.Modules, d.Debs, d.RPMs, d.Raws, d.Runfiles, 0}
 	return nil
