@@ -45,6 +45,56 @@ func (r *readerChunks) Next() ([]byte, error) {
 	return r.buffers[r.turn][:n], nil
 }
 
+// chunkReader reads a stream of chunks: bytes that are wanted are copied, bytes
+// that are not are passed over.
+type chunkReader struct {
+	next  func() ([]byte, error)
+	chunk []byte // what was made and not read yet
+	size  int64  // bytes made so far, those in chunk included
+}
+
+// offset is the place of the next byte that Read gives.
+func (c *chunkReader) offset() int64 { return c.size - int64(len(c.chunk)) }
+
+func (c *chunkReader) advance() error {
+	chunk, err := c.next()
+	if err != nil {
+		return err
+	}
+	c.chunk = chunk
+	c.size += int64(len(chunk))
+	return nil
+}
+
+// Read gives the next bytes.
+func (c *chunkReader) Read(p []byte) (int, error) {
+	for len(c.chunk) == 0 {
+		if err := c.advance(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.chunk)
+	c.chunk = c.chunk[n:]
+	return n, nil
+}
+
+// Seek passes over bytes without copying them; archive/tar uses it for content
+// that nobody reads. It goes forwards only.
+func (c *chunkReader) Seek(offset int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || offset < 0 {
+		return 0, errors.ErrUnsupported
+	}
+	for offset > int64(len(c.chunk)) {
+		offset -= int64(len(c.chunk))
+		c.chunk = nil
+		if err := c.advance(); err != nil {
+			return c.size, noEOF(err)
+		}
+	}
+	c.chunk = c.chunk[offset:]
+	return c.offset(), nil
+}
+
 // decoder is a decompression that was begun.
 type decoder struct {
 	chunks

@@ -31,8 +31,7 @@ type layerReader struct {
 	raw   *rawReader
 	plain *decoder
 	sum   *sideSum
-	size  int64  // plain bytes so far, those in chunk included
-	chunk []byte // what is decompressed and not read yet
+	chunkReader
 	// near is the last place that reading can begin at again, nil for none.
 	near    *place
 	nearest int64
@@ -74,6 +73,7 @@ func (img *Image) openLayer(ctx context.Context, n int, o layerOptions) (*layerR
 	if n < len(img.config.RootFS.DiffIDs) {
 		l.diff = img.config.RootFS.DiffIDs[n]
 	}
+	l.next = l.take
 	if l.sum, err = newSideSum(from.Plain); err == nil {
 		l.raw, err = newRawReader(src, desc.Size, from.Raw, o.tell)
 	}
@@ -107,29 +107,28 @@ func (l *layerReader) takeUp(from place) error {
 
 func (l *layerReader) name() string { return fmt.Sprintf("layer %d (%s)", l.n+1, l.desc.Digest) }
 
-// offset is the place of the next byte that Read gives in the plain tar.
-func (l *layerReader) offset() int64 { return l.size - int64(len(l.chunk)) }
-
-// next takes the next chunk.
-func (l *layerReader) next() error {
+// take makes the next chunk.
+func (l *layerReader) take() ([]byte, error) {
 	if l.plain.gzip != nil && l.size >= l.nearest+placeEvery {
 		l.plain.gzip.StopAtBlock()
 	}
 	chunk, err := l.plain.Next()
+	if err == io.EOF {
+		return nil, err
+	}
 	if err != nil {
-		return err
+		return nil, l.explain(err)
 	}
 	l.sum.add(chunk)
-	l.chunk = chunk
-	l.size += int64(len(chunk))
-	if l.size > ratioFrom && l.size > l.raw.count*l.lim.Ratio {
-		return fail(Limit, "%s grows to more than %d times its size (limit ratio): %d bytes out of %d",
-			l.name(), l.lim.Ratio, l.size, l.raw.count)
+	size := l.size + int64(len(chunk))
+	if size > ratioFrom && size > l.raw.count*l.lim.Ratio {
+		return nil, fail(Limit, "%s grows to more than %d times its size (limit ratio): %d bytes out of %d",
+			l.name(), l.lim.Ratio, size, l.raw.count)
 	}
-	if l.plain.gzip != nil && l.size >= l.nearest+placeEvery {
+	if l.plain.gzip != nil && size >= l.nearest+placeEvery {
 		l.mark()
 	}
-	return nil
+	return chunk, nil
 }
 
 // mark notes the place after the chunk just made, if reading can go on there.
@@ -143,45 +142,14 @@ func (l *layerReader) mark() {
 	}
 }
 
-// Read gives plain bytes.
-func (l *layerReader) Read(p []byte) (int, error) {
-	for len(l.chunk) == 0 {
-		if err := l.next(); err == io.EOF {
-			return 0, err
-		} else if err != nil {
-			return 0, l.explain(err)
-		}
-	}
-	n := copy(p, l.chunk)
-	l.chunk = l.chunk[n:]
-	return n, nil
-}
-
-// Seek passes over bytes without copying them; archive/tar uses it for content
-// that nobody reads. It goes forwards only.
-func (l *layerReader) Seek(offset int64, whence int) (int64, error) {
-	if whence != io.SeekCurrent || offset < 0 {
-		return 0, errors.ErrUnsupported
-	}
-	for offset > int64(len(l.chunk)) {
-		offset -= int64(len(l.chunk))
-		if err := l.next(); err != nil {
-			return l.size, l.explain(noEOF(err))
-		}
-	}
-	l.chunk = l.chunk[offset:]
-	return l.offset(), nil
-}
-
 // finish reads what is left and says whether the layer was what its digests
 // promise.
 func (l *layerReader) finish() error {
 	for {
-		l.chunk = nil
-		if err := l.next(); err == io.EOF {
+		if _, err := l.take(); err == io.EOF {
 			break
 		} else if err != nil {
-			return l.explain(err)
+			return err
 		}
 	}
 	if err := l.finishRaw(); err != nil {

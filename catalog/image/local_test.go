@@ -3,7 +3,9 @@ package image
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	ocilayout "github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,7 +64,7 @@ func TestEveryFormOfAnImageGivesTheSameModules(t *testing.T) {
 func bothForms(t *testing.T, oci, docker string) string {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(oci)))
-	files, err := openTar(docker, 1000)
+	files, err := openTar(docker, Options{}.withDefaults())
 	require.NoError(t, err)
 	defer files.Close()
 	for _, n := range files.first() {
@@ -86,13 +89,82 @@ func TestWhatIsNoImageSaysWhatItFound(t *testing.T) {
 	}
 	_, err := openAt(t, filepath.Join(dir, "absent.tar"), Options{})
 	require.Equal(t, NotFound, CodeOf(err))
+}
 
-	packed := filepath.Join(dir, "image.tar")
-	raw, err := os.ReadFile(archived(t, asLayout(t, oneModule(t))))
+// packings compress a whole archive, as people do before they carry it.
+func packings(t testing.TB) map[string]func(raw []byte) []byte {
+	tool := func(words ...string) func([]byte) []byte {
+		return func(raw []byte) []byte {
+			c := exec.Command(words[0], words[1:]...)
+			c.Stdin = bytes.NewReader(raw)
+			out, err := c.Output()
+			require.NoError(t, err, words[0])
+			return out
+		}
+	}
+	return map[string]func([]byte) []byte{
+		"gzip":  tool("gzip", "-c"),
+		"xz":    tool("xz", "-1", "-c"),
+		"bzip2": tool("bzip2", "-c"),
+		"zstd": func(raw []byte) []byte {
+			z, err := zstd.NewWriter(nil)
+			require.NoError(t, err)
+			return z.EncodeAll(raw, nil)
+		},
+	}
+}
+
+// "docker save | gzip" is how images travel; what comes out is the same as from
+// the plain archive, and a cut or damaged one is named.
+func TestArchiveCompressedAsAWhole(t *testing.T) {
+	img := imageOf(t,
+		padded(t, hostTree+"/e100.ko", realModule(t, release+"/e100.ko"), 300_000, 0),
+		padded(t, hostTree+"/mii.ko", realModule(t, release+"/mii.ko"), 400_000, 0))
+	for form, plain := range map[string]string{"docker": asDocker(t, map[string]v1.Image{"example.org/d:1": img}), "oci": archived(t, asLayout(t, img))} {
+		raw, err := os.ReadFile(plain)
+		require.NoError(t, err)
+		want, dir := fetched(t, plain, Want{})
+		for name, pack := range packings(t) {
+			t.Run(form+" "+name, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "image.tar")
+				packed := pack(raw)
+				require.NoError(t, os.WriteFile(file, packed, 0o644))
+				got, other := fetched(t, file, Want{})
+				require.Equal(t, want.ConfigDigest, got.ConfigDigest)
+				require.Equal(t, treeOf(t, dir), treeOf(t, other))
+
+				require.NoError(t, os.WriteFile(file, packed[:len(packed)*2/3], 0o644))
+				_, err = openAt(t, file, Options{})
+				require.Equal(t, Truncated, CodeOf(err), "%v", err)
+			})
+		}
+	}
+}
+
+// A layer of a gzip archive is read from a place near it, not from the start.
+func TestLayersOfAGzipArchiveAreFoundByPlace(t *testing.T) {
+	var layers []testLayer
+	for i := range 6 {
+		layers = append(layers, padded(t, fmt.Sprintf("%s/m%d.ko", hostTree, i), realModule(t, release+"/mii.ko"), 2<<20, 2<<20))
+	}
+	raw, err := os.ReadFile(asDocker(t, map[string]v1.Image{"example.org/d:1": imageOf(t, layers...)}))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(packed, gzipped(t, raw), 0o644))
-	_, err = openAt(t, packed, Options{})
-	require.ErrorContains(t, err, "compressed as a whole with gzip")
+	file := filepath.Join(t.TempDir(), "image.tar.gz")
+	require.NoError(t, os.WriteFile(file, gzipped(t, raw), 0o644))
+	files, err := openTar(file, Options{}.withDefaults())
+	require.NoError(t, err)
+	defer files.Close()
+	p := files.(*packedFiles)
+	require.Greater(t, len(p.points), 4)
+	for name, m := range p.members {
+		if m.size < smallMember {
+			continue
+		}
+		r, err := p.from(m.offset)
+		require.NoError(t, err)
+		require.Less(t, r.gone, int64(2<<20), "%s at %d of %d", name, m.offset, len(raw))
+		r.stop()
+	}
 }
 
 // An archive that was copied in part says where it ends, not that a digest is

@@ -156,7 +156,7 @@ func (p *pass) read(ctx context.Context) error {
 	}
 	defer l.Close()
 	if _, err := l.Seek(p.border-l.offset(), io.SeekCurrent); err != nil {
-		return err
+		return l.explain(err)
 	}
 	err = p.x.entries(ctx, l, func(name string, h *tar.Header, r io.Reader) error {
 		start := l.offset()

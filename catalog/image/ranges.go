@@ -196,7 +196,7 @@ func (r *rangeReader) fetchGroup(ctx context.Context, files []tocFile, f func(to
 		if _, err := io.CopyN(io.Discard, counted, file.from()-at); err != nil {
 			return noEOF(err)
 		}
-		c := &chunkReader{body: counted, file: file}
+		c := &fileReader{body: counted, file: file}
 		if err := f(file, c); err != nil {
 			return err
 		}
@@ -220,9 +220,9 @@ func (r tellReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunkReader gives the content of one file, each chunk verified by its digest
+// fileReader gives the content of one file, each chunk verified by its digest
 // before the next is begun.
-type chunkReader struct {
+type fileReader struct {
 	body   io.Reader
 	file   tocFile
 	next   int
@@ -232,7 +232,7 @@ type chunkReader struct {
 	left   int64
 }
 
-func (c *chunkReader) Read(p []byte) (int, error) {
+func (c *fileReader) Read(p []byte) (int, error) {
 	for c.left == 0 {
 		if err := c.rest(); err != nil {
 			return 0, err
@@ -257,7 +257,7 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	return n, noEOF(err)
 }
 
-func (c *chunkReader) open(ch tocChunk) error {
+func (c *fileReader) open(ch tocChunk) error {
 	c.packed = &io.LimitedReader{R: c.body, N: ch.to - ch.from}
 	z, err := gzip.NewReader(c.packed)
 	if err != nil {
@@ -270,7 +270,7 @@ func (c *chunkReader) open(ch tocChunk) error {
 
 // rest passes over what lies between the end of a chunk's content and the next
 // chunk: padding and the next header.
-func (c *chunkReader) rest() error {
+func (c *fileReader) rest() error {
 	if c.packed == nil {
 		return nil
 	}

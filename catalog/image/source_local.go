@@ -22,11 +22,12 @@ func openLocal(ref Reference, opts Options) (source, error) {
 	if err != nil {
 		return nil, fail(NotFound, "opening image %s", ref).because(err)
 	}
-	open := func(file string) (fileSet, error) { return openTar(file, opts.Limits.Members) }
+	var files fileSet
 	if st.IsDir() {
-		open = openDir
+		files, err = openDir(ref.Path)
+	} else {
+		files, err = openTar(ref.Path, opts)
 	}
-	files, err := open(ref.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (p *packedReader) Read(b []byte) (int, error) {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		err = fmt.Errorf("%w: %s", ErrWindow, p.form)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = fmt.Errorf("%w: the %s stream ends early", ErrPacked, p.form)
+		err = cutError{p.form}
 	default:
 		err = fmt.Errorf("%w: %s: %w", ErrPacked, p.form, err)
 	}
@@ -98,3 +98,13 @@ func (p *packedReader) close() {
 		d.drop()
 	}
 }
+
+// cutError is a packed stream that ends early: ErrPacked and
+// io.ErrUnexpectedEOF.
+type cutError struct{ form string }
+
+func (e cutError) Error() string {
+	return fmt.Sprintf("%v: the %s stream ends early", ErrPacked, e.form)
+}
+
+func (cutError) Unwrap() []error { return []error{ErrPacked, io.ErrUnexpectedEOF} }
