@@ -25,8 +25,7 @@ type KernelImage struct {
 // and finds its exports and the certificate with a serial number (lower-case
 // hex; "": none is looked for). It is unpacked once, as far as needed, through a
 // window of a few MiB: a whole kernel in memory would be 30 to 80. What the
-// packing itself asks for comes on top: 32 MiB of xz, all that was unpacked of
-// zstd.
+// packing itself asks for comes on top: 32 MiB of xz, of zstd what was unpacked.
 //
 // An image without export tables is an error that wraps [ErrNoExports]; the
 // certificate comes all the same.
@@ -35,11 +34,11 @@ func ReadKernelImage(r io.ReaderAt, serial string) (*KernelImage, error) {
 	if err != nil {
 		return &KernelImage{}, err
 	}
-	plain, closePlain, err := unpacked(payload)
+	plain, err := unpacked(payload)
 	if err != nil {
 		return &KernelImage{}, err
 	}
-	defer closePlain()
+	defer plain.Close()
 	search, err := newCertificateSearch(serial)
 	if err != nil {
 		return &KernelImage{}, err

@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"github.com/xi2/xz"
+
+	"fitout/hostops/kmod/unzstd"
 )
 
 // maxKernel bounds an unpacked kernel image, in bytes. Distributions' kernels
@@ -45,16 +47,26 @@ const (
 	zbootMagic, zbootMagicAt, zbootOffset, zbootSize = "zimg", 4, 8, 12
 )
 
-// kernelPayload finds the kernel, which may be packed, in a file that boots: an
-// x86 bzImage, an arm64 Image, an EFI zboot image, an ELF vmlinux, or one of
-// these packed as a whole (Image.gz).
-func kernelPayload(r io.ReaderAt) (*io.SectionReader, error) {
+// payload is a kernel, packed or not, inside the file that boots.
+type payload struct {
+	*io.SectionReader
+	size int // unpacked, in bytes; 0 when the file does not say
+}
+
+// sizeField is behind a packed payload, no part of its stream: its unpacked
+// size (Makefile.lib, size_append). gzip has the same as its own last field.
+const sizeField = 4
+
+// kernelPayload finds the kernel in a file that boots: an x86 bzImage, an arm64
+// Image, an EFI zboot image, an ELF vmlinux, or one of these packed as a whole
+// (Image.gz).
+func kernelPayload(r io.ReaderAt) (*payload, error) {
 	head := make([]byte, bzHeader)
 	if _, err := r.ReadAt(head, 0); err != nil {
 		return nil, fmt.Errorf("reading the kernel image: %w", err)
 	}
 	le := binary.LittleEndian
-	offset, length := int64(0), int64(maxKernel)
+	var offset, length int64
 	switch {
 	case string(head[bzMagic:bzMagic+4]) == "HdrS" && le.Uint16(head[bzVersion:]) >= 0x208:
 		sects := int64(head[bzSetupSects])
@@ -62,19 +74,25 @@ func kernelPayload(r io.ReaderAt) (*io.SectionReader, error) {
 			sects = 4 // boot.rst: for compatibility
 		}
 		offset = (sects+1)*512 + int64(le.Uint32(head[bzPayloadOffset:]))
-		// The payload ends with four bytes that hold its unpacked size, which
-		// are no part of the stream (Makefile.lib, size_append).
-		length = int64(le.Uint32(head[bzPayloadLength:])) - 4
+		length = int64(le.Uint32(head[bzPayloadLength:])) - sizeField
 	case string(head[zbootMagicAt:zbootMagicAt+4]) == zbootMagic:
 		offset, length = int64(le.Uint32(head[zbootOffset:])), int64(le.Uint32(head[zbootSize:]))
 	case string(head[armMagicAt:armMagicAt+4]) == armMagic, packerOf(head) != nil:
+		return &payload{SectionReader: io.NewSectionReader(r, 0, maxKernel)}, nil
 	default:
 		return nil, fmt.Errorf("%w: it is no x86 or arm64 boot image, no EFI zboot image and no ELF file", ErrNoExports)
 	}
 	if length <= 0 {
 		return nil, fmt.Errorf("%w: its payload is empty", ErrNoExports)
 	}
-	return io.NewSectionReader(r, offset, length), nil
+	p := &payload{SectionReader: io.NewSectionReader(r, offset, length)}
+	var field [sizeField]byte
+	if _, err := r.ReadAt(field[:], offset+length); err == nil {
+		if size := le.Uint32(field[:]); size <= maxKernel {
+			p.size = int(size)
+		}
+	}
+	return p, nil
 }
 
 // packer is a way to pack a kernel.
@@ -87,8 +105,7 @@ func plain(r io.Reader) (io.Reader, error) { return r, nil }
 
 // packers are the ways a kernel is packed, by its first bytes: what
 // scripts/extract-vmlinux knows. Kernel builds put an x86 filter before LZMA2,
-// which module files never have. The last two went out of use with kernel 5.9,
-// when zstd came.
+// which module files never have. The last two are known by name only.
 var packers = []packer{
 	{"gzip", "\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
 	{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.NewReader(r, kernelWindow) }},
@@ -112,28 +129,30 @@ func packerOf(head []byte) *packer {
 	return nil
 }
 
-// unpacked opens a kernel's payload from its beginning. done frees the decoder.
-func unpacked(payload *io.SectionReader) (kernel io.Reader, done func(), err error) {
-	r := bufio.NewReaderSize(payload, 64<<10)
+// unpacked opens a kernel's payload from its beginning.
+func unpacked(k *payload) (io.ReadCloser, error) {
+	r := bufio.NewReaderSize(k, 64<<10)
 	head, err := r.Peek(armMagicAt + len(armMagic))
 	if err != nil {
-		return nil, nil, errors.Join(ErrNoExports, err)
+		return nil, errors.Join(ErrNoExports, err)
 	}
 	p := packerOf(head)
 	switch {
 	case string(head[armMagicAt:]) == armMagic:
-		p = &packer{open: plain}
+		return io.NopCloser(r), nil
 	case p == nil:
-		return nil, nil, fmt.Errorf("%w: it is packed in a way not known here (% x)", ErrNoExports, head[:6])
+		return nil, fmt.Errorf("%w: it is packed in a way not known here (% x)", ErrNoExports, head[:6])
 	case p.open == nil:
-		return nil, nil, fmt.Errorf("%w: it is packed with %s, which is not read here", ErrNoExports, p.name)
+		return nil, fmt.Errorf("%w: it is packed with %s, which is not read here", ErrNoExports, p.name)
+	case p.name == "zstd" && k.size > 0:
+		return unzstd.NewReader(r, k.size)
 	}
-	kernel, err = p.open(r)
+	plain, err := p.open(r)
 	if err != nil {
-		return nil, nil, fmt.Errorf("unpacking the kernel image (%s): %w", p.name, err)
+		return nil, fmt.Errorf("unpacking the kernel image (%s): %w", p.name, err)
 	}
-	if z, ok := kernel.(*zstd.Decoder); ok {
-		return kernel, z.Close, nil
+	if z, ok := plain.(*zstd.Decoder); ok {
+		return z.IOReadCloser(), nil
 	}
-	return kernel, func() {}, nil
+	return io.NopCloser(plain), nil
 }

@@ -180,6 +180,16 @@ func Fetch(release string) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
+	return extract(deb, release)
+}
+
+// extract puts a kernel's package into the cache, with depmod's tables.
+func extract(deb, release string) (Kernel, error) {
+	kernels, err := CacheDir("kernels")
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{Release: release, Dir: filepath.Join(kernels, release)}
 	tmp, err := os.MkdirTemp(kernels, ".new-")
 	if err != nil {
 		return Kernel{}, err
