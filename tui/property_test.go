@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand"
@@ -21,7 +22,7 @@ import (
 	"fitout/workflow/plan"
 )
 
-var steps = flag.Int("walk", 2000, "keys that the random walk presses")
+var steps = flag.Int("walk", 20000, "keys that the random walk presses")
 
 // alphabet is what the random walk presses: every named key, every letter that
 // means something, and words that act.
@@ -88,8 +89,12 @@ func TestRandomKeysNeverBreakTheScreenOrActUnasked(t *testing.T) {
 			trail = append(trail, k)
 			words := h.wordOf()
 			runs := len(h.engine.Started())
+			before := h.chosen()
 			h.keys(k)
 			checkStep(t, h, seed, trail, w, hgt)
+			if k == "b" || k == "esc" || k == "left" {
+				require.Equal(t, before, h.chosen(), "seed %d: going back changed an answer: %v", seed, trail)
+			}
 			if now := len(h.engine.Started()); now > runs {
 				require.True(t, words && (k == "enter" || k == "ctrl+j"), "seed %d: a run began by %q: %v", seed, k, trail)
 			}
@@ -135,6 +140,37 @@ func TestAnySizeIsDrawn(t *testing.T) {
 	}
 }
 
+// chosen are the answers as they stand, finished or not.
+func (h *harness) chosen() string {
+	if h.m.c.Choices == nil {
+		return ""
+	}
+	data, err := json.Marshal(h.m.c.Choices.Answers())
+	require.NoError(h.t, err)
+	return string(data)
+}
+
+// seesCursor holds that a page with a list shows the line that the cursor is on,
+// and one into which text is typed where that goes.
+func (h *harness) seesCursor(trail []string) {
+	h.t.Helper()
+	view, marks := ansi.Strip(h.view()), h.m.c.Theme.Marks
+	if h.m.top().Typing() {
+		require.Contains(h.t, view, marks.Field, "%v:\n%s", trail, view)
+		return
+	}
+	switch h.m.top().(type) {
+	case *pages.Hardware:
+		if strings.Contains(view, "Nothing to fit out.") || strings.Contains(view, "No device matches") {
+			return
+		}
+	case *pages.Device, *pages.Images, *pages.When:
+	default:
+		return
+	}
+	require.Equal(h.t, 1, strings.Count(view, "\n "+marks.Cursor+" "), "%v: one cursor:\n%s", trail, view)
+}
+
 // wordOf says that the plan page holds the whole word.
 func (h *harness) wordOf() bool {
 	_, ok := h.m.top().(*pages.Plan)
@@ -150,6 +186,7 @@ func checkStep(t *testing.T, h *harness, seed int64, trail []string, w, hgt int)
 	rows := strings.Split(view, "\n")
 	require.LessOrEqual(t, len(rows), hgt-1, "seed %d %v:\n%s", seed, trail, view)
 	fits(t, view, h.m.profile, w, hgt)
+	h.seesCursor(trail)
 	require.NotEmpty(t, h.m.top().Keys(), "seed %d: a page without keys", seed)
 	require.NotEmpty(t, h.m.top().Help(), "seed %d: a page without help", seed)
 	require.LessOrEqual(t, len(h.timers), 50, "seed %d: timers pile up", seed)

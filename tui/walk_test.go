@@ -14,6 +14,7 @@ import (
 	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/journal"
+	"fitout/workflow/plan"
 )
 
 func TestWalkFromHardwareToResult(t *testing.T) {
@@ -383,4 +384,31 @@ func TestFormKeepsWhatWasTypedButNoPassword(t *testing.T) {
 	require.Empty(t, h.engine.Logins(), "a pasted line end is no Enter")
 	h.keys("esc").on("3/7 Image").keys("c").sees("[registry/x:1", "[jane", "[x] for the next runs", "Password  [ ")
 	h.keys("ctrl+t").sees("❯ Image", "[✓] for the next runs").keys("ctrl+t").sees("> Image     [registry/x:1_", "[x] for the next runs")
+}
+
+func TestAllFunctionsAreListedWhenAsked(t *testing.T) {
+	h := &harness{t: t, now: fake.Began}
+	h.begin(inProcess{realEngine(t)}, basic, 80, 24)
+	require.NotContains(t, h.view(), "1b36:000c")
+	h.keys("a").sees("1b36:000c", "NOT NEEDED").keys("end", "space").sees("needs no driver of its own")
+	h.keys("a")
+	require.NotContains(t, h.view(), "1b36:000c")
+}
+
+// TestNothingIsPromisedOfAStepThatTakesLonger looks at a step whose bytes are
+// all there while it goes on with something else, past its estimate.
+func TestNothingIsPromisedOfAStepThatTakesLonger(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) {
+		e.Stays = true
+		e.Play = func(w *journal.Writer, p *plan.Plan) {
+			fake.Vanish(w, p)
+			_ = w.Append(journal.Event{Event: journal.Progress, Step: p.Steps[0].ID, N: 1, Done: 412_000_000, Total: 412_000_000})
+			_ = w.Append(journal.Event{Event: journal.Log, Step: p.Steps[0].ID, N: 1, Message: "depmod for 2 kernels"})
+		}
+	})
+	h.keys("n", "enter", "accept", "enter", "enter", "enter", "run", "enter").on("7/7 Running")
+	h.wait(120e9)
+	h.on("7/7 Running")
+	require.NotContains(t, h.view(), "100%")
+	require.NotContains(t, h.view(), " left")
 }

@@ -49,7 +49,7 @@ func (e *Engine) Hardware(ctx context.Context) (*Survey, error) {
 	for _, d := range devices {
 		s.Devices = append(s.Devices, look.device(d))
 	}
-	s.Kinds = kinds(s.Devices)
+	s.Kinds, s.Rest = kinds(s.Devices)
 	return s, nil
 }
 
@@ -86,16 +86,17 @@ var stateOrder = []finding.State{
 
 func rank(s finding.State) int { return slices.Index(stateOrder, s) }
 
-// kinds groups equal devices. Virtual functions are folded under their parent's
-// kind and functions that need no driver are left out.
-func kinds(devices []Device) []Kind {
+// kinds groups equal devices: those to fit out, worst state first, and the rest.
+// Virtual functions are served through their parent's kind, and functions that
+// need no driver not at all.
+func kinds(devices []Device) (serve, rest []Kind) {
 	var out []Kind
 	at := map[string]int{}
 	for i, d := range devices {
-		if d.State == finding.StateVirtualFunction || d.State == finding.StateNotNeeded {
-			continue
-		}
 		key := d.ID() + " " + d.SubsystemID()
+		if !served(d.State) {
+			key += " " + string(d.State)
+		}
 		k, ok := at[key]
 		if !ok {
 			k = len(out)
@@ -109,7 +110,19 @@ func kinds(devices []Device) []Kind {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Kind) int { return cmp.Compare(rank(a.State), rank(b.State)) })
-	return out
+	for _, k := range out {
+		if served(k.State) {
+			serve = append(serve, k)
+		} else {
+			rest = append(rest, k)
+		}
+	}
+	return serve, rest
+}
+
+// served says that a device in this state is there to be fitted out.
+func served(s finding.State) bool {
+	return s != finding.StateVirtualFunction && s != finding.StateNotNeeded
 }
 
 func displayName(d pci.Device) string {

@@ -44,7 +44,10 @@ type Survey struct {
 	SecureBoot  string // as kmod.Policy
 	Devices     []Device
 	// Kinds groups Devices by id and subsystem, worst state first.
-	Kinds     []Kind
+	Kinds []Kind
+	// Rest groups the functions that Kinds leaves out: bridges and others that
+	// need no driver, and virtual functions.
+	Rest      []Kind
 	Simulated bool
 }
 

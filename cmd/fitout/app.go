@@ -62,6 +62,9 @@ func (a *app) open() (*workflow.Engine, error) {
 	if a.engine != nil {
 		return a.engine, nil
 	}
+	if st, err := os.Stat(a.rootDir); err != nil || !st.IsDir() {
+		return nil, usageError{fmt.Errorf("--root %s: there is no such directory; give the one that holds sys/ and etc/ of the recorded node", a.rootDir)}
+	}
 	n := a.node()
 	c, err := catalog.Load(n.Path("/etc/fitout/catalog.d"), a.catalogFile)
 	if err != nil {

@@ -38,7 +38,7 @@ func (c *Choices) Begin(w workflow.Wizard, a *answers.Answers) {
 			taken[d] = true
 		}
 		for i, k := range c.Survey.Kinds {
-			if slices.ContainsFunc(k.Devices, func(d int) bool { return slices.Contains(found, d) }) {
+			if Listed(k.State) && slices.ContainsFunc(k.Devices, func(d int) bool { return slices.Contains(found, d) }) {
 				c.ruled[r] = append(c.ruled[r], i)
 				c.Kinds[i].follow(w, c.Survey, k, rule)
 			}

@@ -64,8 +64,13 @@ type Offer struct {
 	Err error
 }
 
-// New starts from a survey: devices without a working driver are selected.
+// New starts from a survey: devices without a working driver are selected. The
+// functions that need none are kinds here too, listed when everything is asked
+// for.
 func New(w workflow.Wizard, s *workflow.Survey, savedBy string) *Choices {
+	all := *s
+	all.Kinds, all.Rest = slices.Concat(s.Kinds, s.Rest), nil
+	s = &all
 	c := &Choices{Survey: s, SavedBy: savedBy}
 	for _, k := range s.Kinds {
 		kind := Kind{Pick: NotChosen, OnMissing: "stop"}
@@ -92,7 +97,7 @@ func (c *Choices) Renew(w workflow.Wizard, s *workflow.Survey) *Choices {
 	if n.Maintenance == "" {
 		n.Maintenance = c.Maintenance
 	}
-	for i, k := range s.Kinds {
+	for i, k := range n.Survey.Kinds {
 		for j, old := range c.Survey.Kinds {
 			if k.ID == old.ID && k.Subsystem == old.Subsystem && k.State == old.State {
 				n.Kinds[i] = c.Kinds[j]

@@ -8,7 +8,8 @@ import (
 )
 
 // pace measures a step's rate and guesses the time that is left. The guess is
-// shown only while it falls: one that grows is worse than none.
+// shown only while it falls: one that grows is worse than none, and so is one for a
+// step that has taken longer than it was thought to.
 type pace struct {
 	step  int
 	began time.Time
@@ -52,8 +53,10 @@ func (p *pace) guess(now time.Time, s journal.Summary, made *plan.Plan) {
 	var left time.Duration
 	if p.rate > 0 && step.Total > step.Done {
 		left = time.Duration(float64(step.Total-step.Done) / float64(p.rate) * float64(time.Second))
-	} else {
-		left = max(made.Steps[s.Current].Action.Describe().Estimate-now.Sub(step.Began), 0)
+	} else if left = made.Steps[s.Current].Action.Describe().Estimate - now.Sub(step.Began); left <= 0 {
+		// It takes longer than was thought: nobody knows how long.
+		p.left, p.last, p.falls = 0, 0, 0
+		return
 	}
 	for _, next := range made.Steps[s.Current+1:] {
 		left += next.Action.Describe().Estimate

@@ -157,7 +157,7 @@ func (p *Plan) key(k tea.KeyMsg) tea.Cmd {
 	switch {
 	case p.named:
 		return p.name(k)
-	case p.word.Active() || p.word.Starts(k) || k.Paste:
+	case len(p.plan.Steps) > 0 && (p.word.Active() || p.word.Starts(k)) || k.Paste:
 		if handled, cmd := p.word.Key(p.Common, p, k); handled {
 			return cmd
 		}

@@ -285,14 +285,14 @@ func (r *Running) around(lines []string, n int) []string {
 func (r *Running) bars(w int) []string {
 	bar := max(min(w-40, 40), 8)
 	var lines []string
-	if i := r.sum.Current; i >= 0 && r.sum.Steps[i].Total > 0 {
+	if i := r.sum.Current; i >= 0 && r.sum.Steps[i].Done < r.sum.Steps[i].Total {
 		s := r.sum.Steps[i]
 		text := fmt.Sprintf("This step  [%s] %3d%%  %s of %s", r.Theme.Bar(bar, s.Done, s.Total), s.Done*100/s.Total, plan.Size(s.Done), plan.Size(s.Total))
 		if rate := r.pace.rate; rate > 0 {
 			text += ", " + plan.Size(rate) + "/s"
 		}
 		lines = append(lines, look.Cut(text, w))
-	} else {
+	} else { // also when every byte is there and the step goes on with something else
 		lines = append(lines, look.Cut("This step  "+r.doing(), w))
 	}
 	done := 0

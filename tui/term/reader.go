@@ -40,14 +40,15 @@ type Reader struct {
 	// Cursor is called with the answer to a cursor position question.
 	Cursor func(row, col int)
 
-	last   time.Time // end of the previous read
-	burst  int       // text bytes since the last pause
-	inside bool      // between the terminal's own marks of a paste
+	wait   time.Duration // how long an unfinished key is waited for
+	last   time.Time     // end of the previous read
+	burst  int           // text bytes since the last pause
+	inside bool          // between the terminal's own marks of a paste
 	gone   atomic.Bool
 }
 
 // NewReader wraps a terminal.
-func NewReader(f *os.File) *Reader { return &Reader{File: f} }
+func NewReader(f *os.File) *Reader { return &Reader{File: f, wait: joinWait} }
 
 var (
 	cursorAnswer = regexp.MustCompile(`\x1b\[(\d{1,4});(\d{1,4})R`)
@@ -108,7 +109,7 @@ func (r *Reader) read(p []byte) (int, error) {
 }
 
 // more waits for the rest of a key.
-func (r *Reader) more() bool { return r.poll(joinWait) }
+func (r *Reader) more() bool { return r.poll(r.wait) }
 
 // poll says whether bytes came within the limit (negative: for ever).
 func (r *Reader) poll(limit time.Duration) bool {
