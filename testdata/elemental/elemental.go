@@ -105,6 +105,9 @@ func (f Form) Upgrade(t testing.TB, nodeRoot, newRoot, stage string, strict bool
 // runstage is the path of the executor's command, built once a test program.
 func runstage(t testing.TB) string { return program(t, builtRunstage) }
 
+// Toolkit is the path of the stand-in for elemental, a static program.
+func Toolkit(t testing.TB) string { return program(t, builtToolkit) }
+
 // program is the path of a command of this package that was built once.
 func program(t testing.TB, built func() (*os.File, error)) string {
 	t.Helper()

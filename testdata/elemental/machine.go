@@ -32,7 +32,7 @@ func NewMachine(t testing.TB, root, image string) *Machine {
 	for _, tool := range []string{"/bin/sh", "/usr/bin/flock", "/usr/sbin/debugfs", "/usr/sbin/mke2fs"} {
 		CopyProgram(t, root, tool, tool)
 	}
-	b, err := os.ReadFile(program(t, builtToolkit))
+	b, err := os.ReadFile(Toolkit(t))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(root+"/usr/bin/elemental", b, 0o755))
 	for _, dir := range []string{"/dev", "/proc", "/sys", "/tmp", "/etc", "/run/initramfs/elemental-state/.snapshots/1"} {

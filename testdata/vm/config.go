@@ -56,6 +56,10 @@ type Config struct {
 	// Registry is host:port of a registry on this host; the machine reaches
 	// it at registry.local:5000. Empty: the machine has no network at all.
 	Registry string
+	// Elemental makes the machine a node of Elemental's toolkit v2 whose first
+	// active image is this file, made by ElementalImage; AlsoInstalled,
+	// RemoveModules and Files do not count then.
+	Elemental string
 	// Cmdline is added to the kernel's command line.
 	Cmdline string
 	// Memory is in MiB, by default 1024.
@@ -121,7 +125,9 @@ func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs strin
 			"-device", fmt.Sprintf("virtio-blk-pci,drive=disk-%s,serial=%s,addr=%x.0", name, name, slot))
 		slot++
 	}
-	disk("root", root, true)
+	if c.Elemental == "" {
+		disk("root", root, true)
+	}
 	disk("persist", filepath.Join(dir, "persist.ext4"), false)
 	if len(c.Tools) > 0 {
 		disk("tools", filepath.Join(dir, "tools.squashfs"), true)
@@ -167,6 +173,9 @@ func (c Config) makeDisks(dir string) error {
 // makePersist makes the persistent disk with Files on it.
 func (c Config) makePersist(dir string) error {
 	stage := filepath.Join(dir, "persist")
+	if c.Elemental != "" {
+		return c.makeElemental(dir, stage)
+	}
 	for _, d := range []string{"etc", "work", "var/roothome", "var/lib", "var/log", "var/tmp"} {
 		if err := os.MkdirAll(filepath.Join(stage, d), 0o755); err != nil {
 			return err

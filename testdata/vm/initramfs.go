@@ -18,7 +18,7 @@ import (
 
 // bootModules are needed to reach the root. crc32c_generic: ext4 asks the
 // kernel's crypto layer for crc32c, which is no dependency that depmod sees.
-var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "squashfs", "overlay", "ext4"}
+var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "squashfs", "overlay", "ext4", "loop"}
 
 // buildInitramfs returns the initramfs for a kernel, built once for each
 // content. It is not compressed: unpacking under emulation costs more than
@@ -43,7 +43,7 @@ func buildInitramfs(k debian.Kernel) (string, error) {
 	image := filepath.Join(dir, "initramfs-"+hex.EncodeToString(h.Sum(nil))[:16]+".cpio")
 	err = once(image, func(tmp string) error {
 		var c cpio
-		for _, d := range []string{"bin", "dev", "proc", "sys", "newroot", "modules"} {
+		for _, d := range []string{"bin", "dev", "proc", "sys", "newroot", "persist", "modules"} {
 			c.dir(d)
 		}
 		c.node("dev/console", 0o020600, 5, 1)

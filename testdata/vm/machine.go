@@ -84,9 +84,12 @@ func New(cfg Config) (*Machine, error) {
 // until commands can be run. A machine that runs is cut off first.
 func (m *Machine) Boot(kernel debian.Kernel) error {
 	m.kill()
-	root, err := buildRoot(rootSpec{Kernels: m.cfg.kernels(), Remove: m.cfg.RemoveModules})
-	if err != nil {
-		return err
+	root := ""
+	if m.cfg.Elemental == "" {
+		var err error
+		if root, err = buildRoot(rootSpec{Kernels: m.cfg.kernels(), Remove: m.cfg.RemoveModules}); err != nil {
+			return err
+		}
 	}
 	initramfs, err := buildInitramfs(kernel)
 	if err != nil {

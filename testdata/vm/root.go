@@ -59,6 +59,8 @@ type rootSpec struct {
 	Kernels []debian.Kernel
 	// Remove names modules that the kernels' trees lack.
 	Remove []string
+	// Only, when it is set, names all modules that the trees have.
+	Only []string
 }
 
 // buildRoot returns the squashfs of a root, built once for each content.
@@ -235,7 +237,7 @@ func (s rootSpec) stage(dir string) error {
 		}
 	}
 	for _, k := range s.Kernels {
-		if err := stageKernel(dir, k, s.Remove); err != nil {
+		if err := stageKernel(dir, k, s.lacks); err != nil {
 			return err
 		}
 	}
@@ -310,9 +312,14 @@ func stageProgram(dir, prog, to string) error {
 	return nil
 }
 
-// stageKernel links the kernel's image and modules into the root, without the
-// removed ones, and makes the module tables anew.
-func stageKernel(dir string, k debian.Kernel, remove []string) error {
+// lacks says that the trees do not have a module.
+func (s rootSpec) lacks(name string) bool {
+	return slices.Contains(s.Remove, name) || len(s.Only) > 0 && !slices.Contains(s.Only, name)
+}
+
+// stageKernel links the kernel's image and modules into the root, without those
+// that it lacks, and makes the module tables anew.
+func stageKernel(dir string, k debian.Kernel, lacks func(module string) bool) error {
 	if err := os.Link(k.Vmlinuz(), filepath.Join(dir, "boot", "vmlinuz-"+k.Release)); err != nil {
 		return err
 	}
@@ -328,7 +335,7 @@ func stageKernel(dir string, k debian.Kernel, remove []string) error {
 		switch {
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, rel), 0o755)
-		case !d.Type().IsRegular(), generated(rel), slices.Contains(remove, moduleName(rel)):
+		case !d.Type().IsRegular(), generated(rel), strings.Contains(rel, ".ko") && lacks(moduleName(rel)):
 			return nil
 		}
 		return os.Link(p, filepath.Join(to, rel))
