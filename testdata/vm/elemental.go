@@ -93,8 +93,10 @@ func stageToolkit(dir, toolkit string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "oem"), 0o755); err != nil {
-		return err
+	for _, d := range []string{"oem", "var/roothome", "var/lib", "var/log", "var/tmp"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
 	}
 	files := map[string]string{
 		"usr/lib/machine/stage": "#!/bin/sh\nexec elemental run-stage \"$1\"\n",
