@@ -51,6 +51,14 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 	if err != nil {
 		return nil, err
 	}
+	if kernel.Dir == "" { // in an image that is not mounted
+		root, done, err := e.OSImage(ctx, kernel.OSRoot)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return e.CheckKernel(ctx, kernel.Release, root)
+	}
 	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir)
 	if err != nil {
 		return nil, stopf(ExitForbidden, "kernel-unreadable", "", "reading the modules of %s: %v", kernel.Release, err)

@@ -16,8 +16,8 @@ import (
 var kernelPlaces = []string{"lib/modules", "usr/lib/modules", "boot", "lib/firmware", "usr/lib/firmware"}
 
 // OSImage makes the kernel of an operating system's image readable: a directory
-// that holds one, a squashfs file (Harvester's rootfs.squashfs), or a container
-// image of any transport. It returns the node path of a root for CheckKernel;
+// that holds one, a squashfs file (Harvester's rootfs.squashfs), an ext image
+// (Elemental's snapshot.img), or a container image of any transport. It returns the node path of a root for CheckKernel;
 // done removes what was unpacked, and changes nothing else on the node.
 func (e *Engine) OSImage(ctx context.Context, reference string) (osRoot string, done func(), err error) {
 	done = func() {}
@@ -29,9 +29,12 @@ func (e *Engine) OSImage(ctx context.Context, reference string) (osRoot string, 
 		return "", done, err
 	}
 	done = func() { e.dropWorkDir(dir) }
-	if filepath.IsAbs(reference) && isSquashfs(e.Node.Path(reference)) {
+	switch form := fileForm(e.Node.Path(reference)); {
+	case filepath.IsAbs(reference) && form == "squashfs":
 		err = e.unsquash(ctx, reference, dir)
-	} else {
+	case filepath.IsAbs(reference) && form == "ext":
+		err = e.undump(ctx, reference, dir)
+	default:
 		err = e.fetchOS(ctx, reference, dir)
 	}
 	if err == nil && !hasModules(dir) {
@@ -54,16 +57,22 @@ func hasModules(root string) bool {
 	return false
 }
 
-// isSquashfs looks for the superblock's magic number, "hsqs".
-func isSquashfs(file string) bool {
+// fileForm tells a file system image by its superblock's magic number:
+// squashfs has "hsqs" at the start, the ext family 0xEF53 at byte 1080.
+func fileForm(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer f.Close()
 	var magic [4]byte
-	_, err = f.Read(magic[:])
-	return err == nil && string(magic[:]) == "hsqs"
+	if _, err := f.ReadAt(magic[:], 0); err == nil && string(magic[:]) == "hsqs" {
+		return "squashfs"
+	}
+	if _, err := f.ReadAt(magic[:2], 1080); err == nil && magic[0] == 0x53 && magic[1] == 0xef {
+		return "ext"
+	}
+	return ""
 }
 
 // unsquash reads the wanted parts of a squashfs with the node's own tool:
@@ -78,6 +87,25 @@ func (e *Engine) unsquash(ctx context.Context, file, dir string) error {
 	argv := append([]string{"unsquashfs", "-n", "-f", "-no-xattrs", "-d", e.Node.NodePath(dir), file}, kernelPlaces...)
 	if said, err := e.Node.Exec.Run(ctx, argv...); err != nil && !hasModules(dir) {
 		return stopf(ExitUnreachable, "image-unreadable", mount, "reading %s: %v: %s", file, err, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+// undump reads the wanted parts of an ext image with debugfs, which mounts
+// nothing.
+func (e *Engine) undump(ctx context.Context, file, dir string) error {
+	mount := fmt.Sprintf("mount it and name the directory: mount -o ro,loop %s /mnt && fitout check --os-root /mnt", file)
+	if !e.Node.Exec.Look("debugfs") {
+		return stopf(ExitUnsupported, "no-tool", mount, "reading %s: this node has no debugfs", file)
+	}
+	for _, place := range kernelPlaces {
+		parent := filepath.Join(dir, filepath.Dir(place))
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			return err
+		}
+		if said, err := e.Node.Exec.Run(ctx, "debugfs", "-R", "rdump /"+place+" "+e.Node.NodePath(parent), file); err != nil {
+			return stopf(ExitUnreachable, "image-unreadable", mount, "reading %s: %v: %s", file, err, strings.TrimSpace(string(said)))
+		}
 	}
 	return nil
 }

@@ -96,6 +96,17 @@ func squashfs(t *testing.T, e *workflow.Engine, root string) string {
 	return file
 }
 
+// extImage is the root as Elemental boots it, on the node.
+func extImage(t *testing.T, e *workflow.Engine, root string) string {
+	t.Helper()
+	file := "/var/tmp/snapshot.img"
+	require.NoError(t, os.MkdirAll(filepath.Dir(e.Node.Path(file)), 0o755))
+	require.NoError(t, os.RemoveAll(e.Node.Path(file)))
+	out, err := exec.Command("mke2fs", "-q", "-t", "ext2", "-d", root, e.Node.Path(file), "64M").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return file
+}
+
 // inRoot runs a command of this machine with the paths of a built node.
 type inRoot struct{ n *hostops.Node }
 
@@ -103,9 +114,14 @@ func (r inRoot) Look(name string) bool { _, err := exec.LookPath(name); return e
 
 func (r inRoot) Run(ctx context.Context, argv ...string) ([]byte, error) {
 	for i, a := range argv {
-		if strings.HasPrefix(a, "/") {
-			argv[i] = r.n.Path(a)
+		words := strings.Split(a, " ")
+		for w, word := range words {
+			// In a request to debugfs the last path is this machine's.
+			if strings.HasPrefix(word, "/") && w == len(words)-1 {
+				words[w] = r.n.Path(word)
+			}
 		}
+		argv[i] = strings.Join(words, " ")
 	}
 	return exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 }
@@ -129,7 +145,7 @@ func TestImageOfTheNextSystemIsCheckedBeforeTheUpgrade(t *testing.T) {
 		ok      bool
 	}{{nodes.Release, true}, {"6.1.0-99-amd64", false}} {
 		root := osRoot(t, e, next.release)
-		for form, ref := range map[string]string{"container image": osImage(t, root), "squashfs": squashfs(t, e, root)} {
+		for form, ref := range map[string]string{"container image": osImage(t, root), "squashfs": squashfs(t, e, root), "ext image": extImage(t, e, root)} {
 			got, done, err := e.OSImage(t.Context(), ref)
 			require.NoError(t, err, form)
 			require.NoFileExists(t, e.Node.Path(filepath.Join(got, "usr/bin/something")), form)
