@@ -68,11 +68,13 @@ func modaliases(s *Survey, devices []int) []string {
 func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Progress) (*Examined, error) {
 	x := &Examined{Offer: q.offer, Inventories: map[string]*image.Inventory{}, Errors: map[string]error{},
 		Stores: map[string]string{}}
-	byRef := map[string]*stored{}
+	byRef, pub := map[string]*stored{}, &publisher{e: e, q: q, lists: map[string]tagList{}}
 	for _, kernel := range s.Kernels {
 		ref, ok := q.offer.References[kernel.Release]
 		if !ok {
-			x.Judgements = append(x.Judgements, noMapping(kernel, q.offer))
+			j := noMapping(kernel, q.offer)
+			j.Findings = append(j.Findings, pub.nearest(ctx, kernel.Release)...)
+			x.Judgements = append(x.Judgements, j)
 			continue
 		}
 		got, seen := byRef[ref]
@@ -82,7 +84,12 @@ func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Pro
 		}
 		if got.err != nil {
 			x.Errors[kernel.Release] = got.err
-			x.Judgements = append(x.Judgements, noImage(kernel, ref, got.err))
+			j := noImage(kernel, ref, got.err)
+			if code := codeOf(got.err); code == string(image.TagMissing) || code == string(image.NotFound) {
+				j.Findings = append(j.Findings, pub.nearest(ctx, kernel.Release)...)
+				x.Errors[kernel.Release] = withFindings(got.err, j.Findings)
+			}
+			x.Judgements = append(x.Judgements, j)
 			continue
 		}
 		x.Inventories[kernel.Release], x.Stores[kernel.Release] = got.inventory, got.dir
@@ -312,6 +319,17 @@ func (e *Engine) hostFirmware(kernel host.Kernel) func(string) bool {
 		}
 		return false
 	}
+}
+
+// withFindings is an error that carries findings, for those who show them.
+func withFindings(err error, found []finding.Finding) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Findings = found
+	return &c
 }
 
 func noMapping(kernel host.Kernel, o Offer) judge.Judgement {

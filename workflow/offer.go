@@ -51,7 +51,7 @@ func (e *Engine) openOffers(s *Survey, k Kind) []Offer {
 }
 
 func (e *Engine) offer(s *Survey, d catalog.Driver, osTag string) Offer {
-	o := Offer{Driver: d, References: map[string]string{}}
+	o := Offer{Driver: d, References: map[string]string{}, osTag: osTag}
 	var why []string
 	for _, kernel := range s.Kernels {
 		ref, reason, err := d.Resolve(kernel.Release, e.vars(osTag))

@@ -87,6 +87,8 @@ type Offer struct {
 	// Ambiguous: another entry matches the device equally well, so that only
 	// a person can choose.
 	Ambiguous bool
+
+	osTag string // given by the answers, "": as os-release says
 }
 
 // Examined is an offer whose image was read and judged.
