@@ -135,6 +135,18 @@ func TestCatalogOrderIsLoadedFromTheEnd(t *testing.T) {
 		mustFind(t, Judge(in), "module-missing").Message)
 }
 
+// A name that the image lacks and the host has: that is another driver.
+func TestNamedDriverIsNotTakenFromTheHost(t *testing.T) {
+	b := newImage(t).module(k57, "i915.ko", info("i915"))
+	in := input(t, b)
+	in.Devices, in.Modules = nil, []string{"mii"}
+	j := Judge(in)
+	require.Equal(t, finding.Blocked, j.Verdict)
+	require.Contains(t, mustFind(t, j, "driver-from-host").Message, "the image has no module mii for kernel 6.1.0-57-amd64")
+	in.Modules = []string{"i915", "mii"}
+	require.Equal(t, []string{"host:mii", "image:i915"}, order(Judge(in)), "what comes after the first may be the host's")
+}
+
 func TestSeveralSoftdepLinesAllCount(t *testing.T) {
 	m := info("top")
 	m.SoftPre, m.SoftPost = []string{"a", "mii", "nowhere"}, []string{"d"}

@@ -91,8 +91,15 @@ func (o *orderer) visit(name, by, symbol string) {
 	o.chain = o.chain[:len(o.chain)-1]
 	o.state[name] = placed
 	o.x.sequence = append(o.x.sequence, step{name: name, mod: mod, path: path})
-	if mod == nil && by != "" {
+	switch {
+	case mod != nil:
+	case by != "":
 		o.fromHost(name, by, symbol)
+	case len(o.x.targets) > 0 && name == o.x.targets[0]:
+		// Further names of the list may be the host's own (KMM's host links);
+		// the first is what the image is for.
+		o.bad[name+" is the host's own"] = true
+		o.x.add(finding.New("driver-from-host", name, o.x.in.Release, path))
 	}
 	for _, p := range post {
 		o.wish(p, name, "after")
