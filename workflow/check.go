@@ -68,29 +68,20 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
 	c := &Check{Kernel: kernel.Release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}}
-	covered := map[string]bool{} // device ids that a kept driver will drive
 	for _, r := range records {
 		if r.Driver.When != answers.Persist && r.Driver.When != answers.LoadNowPersist {
 			continue
 		}
 		cd := e.checkDriver(s, kernel, r)
-		if usable(cd.Verdict) {
-			for _, id := range r.Driver.DeviceIDs {
-				covered[id] = true
-			}
-		} else {
-			c.OK = false
-		}
+		c.OK = c.OK && usable(cd.Verdict)
 		c.Drivers = append(c.Drivers, cd)
 	}
-	for _, d := range s.Devices {
-		if d.Driver == "" || covered[d.ID()] || slices.Contains(passThrough, d.Driver) || len(k.Tables.Match(d.Modalias)) > 0 {
-			continue
-		}
-		if d.Module == "" && hasClass(d.ClassCode, noDriverClasses...) {
-			continue // built in, and works without a module
-		}
-		c.Devices = append(c.Devices, DeviceLosing{Address: d.Address, Name: displayName(d.Device), Driver: d.Driver, Reason: losing(k, d)})
+	kept, err := host.ReadKept(e.Node, s.Host.StateDir)
+	if err != nil {
+		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
+	}
+	for _, m := range host.Losses(e.Node, kernel, kept) {
+		c.Devices = append(c.Devices, s.losing(k, m))
 		c.OK = false
 	}
 	return c, nil
@@ -119,11 +110,20 @@ func (e *Engine) Rehearse(ctx context.Context, c *Check, osRoot string) error {
 	return nil
 }
 
-func losing(k *kmod.Kernel, d Device) string {
-	if misses := k.Tables.NearMisses(d.Modalias); len(misses) > 0 {
-		return fmt.Sprintf("%s of %s is there, but its list lacks %s", misses[0], k.Release, d.ID())
+// losing puts a loss into words: the module that comes nearest is named.
+func (s *Survey) losing(k *kmod.Kernel, m host.Miss) DeviceLosing {
+	out := DeviceLosing{Address: m.Devices[0], Driver: m.Driver, Reason: m.Reason}
+	for _, d := range s.Devices {
+		if d.Address != out.Address {
+			continue
+		}
+		out.Name = displayName(d.Device)
+		out.Reason = fmt.Sprintf("no module of %s has %s", k.Release, d.ID())
+		if misses := k.Tables.NearMisses(d.Modalias); len(misses) > 0 {
+			out.Reason = fmt.Sprintf("%s of %s is there, but its list lacks %s", misses[0], k.Release, d.ID())
+		}
 	}
-	return fmt.Sprintf("no module of %s has %s", k.Release, d.ID())
+	return out
 }
 
 func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, error) {
