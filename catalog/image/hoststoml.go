@@ -89,29 +89,35 @@ func (h tomlHost) settings(opts Options, dir string) hostSettings {
 		return "/" + rel
 	}
 	var s hostSettings
-	if ca := firstText(h.CA); ca != "" {
-		s.caFile = at(ca)
+	for _, ca := range texts(h.CA) {
+		s.caFiles = append(s.caFiles, at(ca))
 	}
-	if pair, ok := h.Client.([]any); ok && len(pair) > 0 {
-		if inner, ok := pair[0].([]any); ok {
-			pair = inner
-		}
-		if len(pair) == 2 {
-			s.certFile, s.keyFile = at(firstText(pair[0])), at(firstText(pair[1]))
-		}
+	if cert, key := clientFiles(h.Client); cert != "" {
+		s.certFile, s.keyFile = at(cert), at(key)
 	}
 	return s
 }
 
-// firstText is a string, or the first of a list.
-func firstText(v any) string {
+// clientFiles are the first client certificate and its key: of "FILE", of
+// ["FILE", …] or of [["CERT", "KEY"], …]. A key that is not named is in the
+// certificate's file (containerd, docs/hosts.md).
+func clientFiles(v any) (cert, key string) {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	pair := append(texts(v), "", "")
+	return pair[0], or(pair[1], pair[0])
+}
+
+// texts are a string, or those of a list.
+func texts(v any) (out []string) {
 	switch v := v.(type) {
 	case string:
-		return v
+		return []string{v}
 	case []any:
-		if len(v) > 0 {
-			return firstText(v[0])
+		for _, e := range v {
+			out = append(out, texts(e)...)
 		}
 	}
-	return ""
+	return out
 }

@@ -60,7 +60,10 @@ func (r registriesYAML) settings(host string) (hostSettings, bool) {
 	if !ok {
 		return hostSettings{}, false
 	}
-	s := hostSettings{caFile: c.TLS.CAFile, certFile: c.TLS.CertFile, keyFile: c.TLS.KeyFile}
+	s := hostSettings{certFile: c.TLS.CertFile, keyFile: c.TLS.KeyFile}
+	if c.TLS.CAFile != "" {
+		s.caFiles = []string{c.TLS.CAFile}
+	}
 	s.login = credential{username: c.Auth.Username, password: c.Auth.Password, identity: c.Auth.IdentityToken, from: r.file}
 	if raw, err := base64.StdEncoding.DecodeString(c.Auth.Auth); err == nil && len(raw) > 0 {
 		s.login.username, s.login.password, _ = strings.Cut(string(raw), ":")

@@ -12,8 +12,9 @@ import (
 // hostSettings are what the node configures for one host outside certs.d:
 // RKE2's and K3s's registries.yaml.
 type hostSettings struct {
-	login                     credential
-	caFile, certFile, keyFile string
+	login             credential
+	caFiles           []string
+	certFile, keyFile string
 	// httpsFailure is what https said before plain HTTP was tried.
 	httpsFailure string
 }
@@ -47,11 +48,8 @@ func loadTrust(opts Options, host string, own hostSettings) *trust {
 	for _, f := range opts.CAFiles {
 		t.addCA(opts, f)
 	}
-	if f := opts.Getenv("SSL_CERT_FILE"); f != "" && opts.Root != "/" {
+	for _, f := range own.caFiles {
 		t.addCA(opts, opts.path(f))
-	}
-	if own.caFile != "" {
-		t.addCA(opts, opts.path(own.caFile))
 	}
 	if own.certFile != "" && own.keyFile != "" {
 		t.addPair(opts, opts.path(own.certFile), opts.path(own.keyFile))
@@ -69,6 +67,15 @@ func systemTrust(opts Options) *trust {
 		}
 	}
 	t := &trust{pool: x509.NewCertPool()}
+	if f := opts.Getenv("SSL_CERT_FILE"); f != "" {
+		t.addCA(opts, opts.path(f))
+	}
+	for _, d := range filepath.SplitList(opts.Getenv("SSL_CERT_DIR")) {
+		files, _ := filepath.Glob(filepath.Join(opts.path(d), "*")) // the pattern is right
+		for _, f := range files {
+			t.addCA(opts, f)
+		}
+	}
 	for _, b := range systemBundles {
 		if f := opts.path(b); exists(f) {
 			t.addCA(opts, f)
