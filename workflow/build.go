@@ -203,8 +203,8 @@ func (b *builder) fetch(c choice) {
 		seen[inv.Digest] = true
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
-			Want:     inv.Want(),
-			AuthFile: authFile(b.a), PlainHTTP: b.e.PlainHTTP,
+			Want:      inv.Want(),
+			AuthFiles: b.e.authFiles(b.a), PlainHTTP: b.e.PlainHTTP,
 		})
 	}
 }

@@ -23,7 +23,7 @@ import (
 // kernel that may boot. The store is a cache below the state directory; nothing
 // else on the node changes.
 func (e *Engine) Examine(ctx context.Context, s *Survey, k Kind, o Offer, p image.Progress) (*Examined, error) {
-	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices), authFile: e.login}, p)
+	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices), authFiles: e.logins}, p)
 }
 
 // question is what an examination depends on beyond the node.
@@ -33,7 +33,7 @@ type question struct {
 	pins       map[string]string   // kernel release → digest
 	parameters map[string][]string // given by the answers, over the catalog's
 	accepted   []string            // risks
-	authFile   string
+	authFiles  []string            // credentials for registries
 	// newer asks for builds for kernels newer than the running one too: an
 	// upgrade may bring them when there is no network.
 	newer bool
@@ -154,7 +154,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 			return &stored{inventory: inv.From(reference), dir: dir}
 		}
 	}
-	opts, err := e.ImageOptions(q.authFile)
+	opts, err := e.ImageOptions(q.authFiles...)
 	if err != nil {
 		return &stored{err: err}
 	}
@@ -349,8 +349,8 @@ func noImage(kernel host.Kernel, ref string, err error) judge.Judgement {
 }
 
 // ImageOptions say how images are read on this node.
-func (e *Engine) ImageOptions(authFile string) (image.Options, error) {
-	opts, err := actions.Options(e.Node, authFile, e.PlainHTTP)
+func (e *Engine) ImageOptions(authFiles ...string) (image.Options, error) {
+	opts, err := actions.Options(e.Node, authFiles, e.PlainHTTP)
 	if err != nil {
 		err = &Error{Exit: ExitFile, Code: "settings", Message: err.Error(), Err: err}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 
 	"fitout/catalog/image"
 	"fitout/hostops/kmod"
@@ -30,7 +31,7 @@ func (e *Engine) KernelLog(_ context.Context, address string) ([]string, error) 
 // Login keeps credentials for the registry of a reference in a file of the form
 // that docker and podman use, readable by root alone, and returns its node
 // path. Unless keep is set it is gone after the next reboot. Images that are
-// examined from now on are read with it.
+// examined from now on are read with it, and with those of earlier logins.
 func (e *Engine) Login(_ context.Context, reference, user string, password []byte, keep bool) (string, error) {
 	ref, err := image.ParseReference(reference)
 	if err != nil {
@@ -60,6 +61,8 @@ func (e *Engine) Login(_ context.Context, reference, user string, password []byt
 	if err := e.Node.WriteFile(file, data, 0o600); err != nil {
 		return "", fmt.Errorf("keeping the login: %w", err)
 	}
-	e.login = file
+	if !slices.Contains(e.logins, file) {
+		e.logins = append(e.logins, file)
+	}
 	return file, nil
 }

@@ -64,11 +64,13 @@ func TestDeclinedImageOfAnInstalledDriverStays(t *testing.T) {
 	require.NotEmpty(t, stored(t, e))
 }
 
-func TestTypedCredentialsReadTheImageAndGoIntoThePlan(t *testing.T) {
-	e := engineOn(t)
+// guarded pushes an image with the card's driver to a registry with a password,
+// whose certificate the node trusts.
+func guarded(t *testing.T, e *workflow.Engine) (reference string) {
+	t.Helper()
 	r, err := images.Serve()
 	require.NoError(t, err)
-	defer r.Close()
+	t.Cleanup(r.Close)
 	require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+r.Addr+"/ca.crt", []byte(r.CA), 0o644))
 	dir := strings.TrimSuffix(strings.TrimPrefix(driverImage(t, nodes.Release, nodes.Release, "e100"), "oci:"), ":1")
 	index, err := layout.ImageIndexFromPath(dir)
@@ -78,9 +80,40 @@ func TestTypedCredentialsReadTheImageAndGoIntoThePlan(t *testing.T) {
 	img, err := index.Image(manifest.Manifests[0].Digest)
 	require.NoError(t, err)
 	require.NoError(t, r.Push(img, "drivers/e100:1"))
-	ref := r.Addr + "/drivers/e100:1"
+	return r.Addr + "/drivers/e100:1"
+}
 
-	_, err = examineGiven(t, e, ref)
+// One login is for now, one is kept: both registries are read in the session,
+// and what was for now is not in the file that stays.
+func TestTwoLoginsOfOneSessionDoNotReplaceEachOther(t *testing.T) {
+	e := engineOn(t)
+	first, second := guarded(t, e), guarded(t, e)
+	now, err := e.Login(t.Context(), first, images.Username, []byte(images.Password), false)
+	require.NoError(t, err)
+	kept, err := e.Login(t.Context(), second, images.Username, []byte(images.Password), true)
+	require.NoError(t, err)
+	require.NotEqual(t, now, kept)
+	for _, ref := range []string{first, second} {
+		x, err := examineGiven(t, e, ref)
+		require.NoError(t, err)
+		a := accepting(answersFor(ref, answers.LoadNow), "e100")
+		a.Secrets.RegistryAuth = &answers.SecretRef{File: kept}
+		require.NoError(t, e.Forget(x))
+		p, err := e.Plan(t.Context(), a, nil)
+		require.NoError(t, err)
+		require.NotEmpty(t, p.Steps)
+	}
+	data, err := e.Node.ReadFile(kept)
+	require.NoError(t, err)
+	host, _, _ := strings.Cut(first, "/")
+	require.NotContains(t, string(data), host)
+}
+
+func TestTypedCredentialsReadTheImageAndGoIntoThePlan(t *testing.T) {
+	e := engineOn(t)
+	ref := guarded(t, e)
+
+	_, err := examineGiven(t, e, ref)
 	require.Equal(t, workflow.ExitPerson, workflow.ExitOf(err), "%v", err)
 	file, err := e.Login(context.Background(), ref, images.Username, []byte(images.Password), false)
 	require.NoError(t, err)
@@ -98,7 +131,7 @@ func TestTypedCredentialsReadTheImageAndGoIntoThePlan(t *testing.T) {
 	require.NoError(t, e.Forget(x))
 	code, sum := execute(t, other, p)
 	require.Equal(t, 0, code, "the runner fetches with the file that the answers name: %+v", sum)
-	dir = e.StateDir() + "/runs/2026-1130-01"
+	dir := e.StateDir() + "/runs/2026-1130-01"
 	entries, err := e.Node.ReadDir(dir)
 	require.NoError(t, err)
 	require.NotEmpty(t, entries)

@@ -17,7 +17,7 @@ func (e *Engine) Inspect(ctx context.Context, reference, release string) (inv *i
 	if err != nil {
 		return nil, nil, &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
 	}
-	opts, err := e.ImageOptions("")
+	opts, err := e.ImageOptions()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -115,7 +115,7 @@ func (e *Engine) fetchOS(ctx context.Context, reference, dir string) error {
 	if err != nil {
 		return &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
 	}
-	opts, err := e.ImageOptions("")
+	opts, err := e.ImageOptions()
 	if err != nil {
 		return err
 	}

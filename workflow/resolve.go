@@ -226,7 +226,7 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 		return nil, stopf(ExitFile, "rule-empty", "", "the rule for %s names neither driver nor image", c.rule.Match.ID)
 	}
 	q := question{offer: o, devices: modaliases(s, c.devices), pins: c.rule.Pins,
-		parameters: c.rule.Parameters, accepted: a.AcceptRisks, authFile: authFile(a), newer: c.persists(),
+		parameters: c.rule.Parameters, accepted: a.AcceptRisks, authFiles: e.authFiles(a), newer: c.persists(),
 		terms: e.terms(s, a), known: e.knownLicences(s, a)}
 	if l := o.Driver.Licence; l != nil && l.Text != "" {
 		if err := q.accepts(nil); err != nil {
@@ -250,11 +250,13 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 	return x, nil
 }
 
-func authFile(a *answers.Answers) string {
+// authFiles are the credential files to ask: that of the answers, then those of
+// the logins of this session.
+func (e *Engine) authFiles(a *answers.Answers) []string {
 	if a.Secrets.RegistryAuth == nil {
-		return ""
+		return e.logins
 	}
-	return a.Secrets.RegistryAuth.File
+	return append([]string{a.Secrets.RegistryAuth.File}, e.logins...)
 }
 
 // judgement is the answer for one kernel.

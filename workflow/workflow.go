@@ -30,7 +30,7 @@ type Engine struct {
 	Locked bool
 
 	kernels map[string]*kmod.Kernel // opened before, by directory
-	login   string                  // the credentials file that Login wrote last
+	logins  []string                // the credentials files that Login wrote
 }
 
 // Survey is what a look at the node found. Making one changes nothing.

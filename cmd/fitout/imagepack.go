@@ -80,7 +80,7 @@ func (a *app) imagePack() *cobra.Command {
 // imageOptions say how images are read and written here, without the catalog.
 func (a *app) imageOptions() (image.Options, error) {
 	e := workflow.Engine{Node: a.node(), PlainHTTP: a.plainHTTP}
-	return e.ImageOptions("")
+	return e.ImageOptions()
 }
 
 func imageUsage(err error) error {

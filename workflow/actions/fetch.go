@@ -21,8 +21,8 @@ type Fetch struct {
 	Want image.Want
 	// Size is the compressed size of the image's layers in bytes.
 	Size int64
-	// AuthFile and PlainHTTP are what the operator said about the registry.
-	AuthFile  string
+	// AuthFiles and PlainHTTP are what the operator said about the registry.
+	AuthFiles []string
 	PlainHTTP bool
 	Existed   bool
 }
@@ -69,7 +69,7 @@ func (f *Fetch) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error
 	if err != nil {
 		return err
 	}
-	opts, err := Options(n, f.AuthFile, f.PlainHTTP)
+	opts, err := Options(n, f.AuthFiles, f.PlainHTTP)
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,11 @@ func (f *Fetch) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 
 // Options are the image options that hold on this node. The error is about its
 // settings file.
-func Options(n *hostops.Node, authFile string, plainHTTP bool) (image.Options, error) {
+func Options(n *hostops.Node, authFiles []string, plainHTTP bool) (image.Options, error) {
 	l, err := limits(n)
 	o := image.Options{Arch: goArch(n.Kernel.Machine()), Root: n.Root, PlainHTTP: plainHTTP, Limits: l}
-	if authFile != "" {
-		o.AuthFiles = []string{n.Path(authFile)}
+	for _, f := range authFiles {
+		o.AuthFiles = append(o.AuthFiles, n.Path(f))
 	}
 	return o, err
 }

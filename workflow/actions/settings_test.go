@@ -14,13 +14,13 @@ import (
 // file is not passed over.
 func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 	n := hostops.At(t.TempDir(), nil)
-	opts, err := Options(n, "", false)
+	opts, err := Options(n, nil, false)
 	require.NoError(t, err)
 	require.Zero(t, opts.Limits)
 
 	const start = "apiVersion: fitout/v1\nkind: Config\nimages:\n  limits: "
 	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{entries: 1, files: 2, bytes: 3, name: 4, ratio: 5, window: 6, manifest: 7, members: 8, depth: 9, wait: 10m}\n"), 0o644))
-	opts, err = Options(n, "", false)
+	opts, err = Options(n, nil, false)
 	require.NoError(t, err)
 	require.Equal(t, image.Limits{Entries: 1, Files: 2, Bytes: 3, Name: 4, Ratio: 5, Window: 6, Manifest: 7, Members: 8, Depth: 9, Wait: 10 * time.Minute}, opts.Limits)
 
@@ -33,7 +33,7 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 		"apiVersion: fitout/v1\n: ": SettingsFile,
 	} {
 		require.NoError(t, n.WriteFile(SettingsFile, []byte(text), 0o644))
-		_, err = Options(n, "", false)
+		_, err = Options(n, nil, false)
 		require.ErrorContains(t, err, says, text)
 	}
 }
