@@ -62,6 +62,9 @@ func (e *Engine) offer(s *Survey, d catalog.Driver, osTag string) Offer {
 		o.References[kernel.Release] = ref
 		why = append(why, fmt.Sprintf("%s: %s", kernel.Release, reason))
 	}
+	if d.Unverified {
+		why = append(why, "unverified: nobody could compare this entry with its registry")
+	}
 	o.Why = strings.Join(why, "\n")
 	return o
 }

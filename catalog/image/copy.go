@@ -77,7 +77,7 @@ func (s *ociStore) copyImage(ctx context.Context, img *Image, sel *selector, c *
 		wanted[n] = true
 	}
 	for n, l := range img.manifest.Layers {
-		if !wanted[n] {
+		if !wanted[n] && l.Annotations[layerAnnotation] != baseLayer {
 			c.Skipped = append(c.Skipped, or(l.Annotations[releaseAnnotation], l.Annotations[layerAnnotation]))
 			continue
 		}

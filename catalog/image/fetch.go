@@ -15,6 +15,8 @@ import (
 const (
 	releaseAnnotation = "org.fitout.kernel.release"
 	layerAnnotation   = "org.fitout.layer"
+
+	baseLayer = "base" // a layer of the image that was built on: nothing of a driver
 )
 
 // markerName lies in a directory from the start of a fetch; inventoryName
@@ -295,6 +297,8 @@ func (s *selector) layer(release, kind string) bool {
 		return kind == "licences"
 	case release != "":
 		return s.releases == nil || s.releases[release]
+	case kind == baseLayer:
+		return false
 	case kind == "firmware":
 		return len(s.firmware) > 0
 	case kind == "licences":

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"sort"
 	"strings"
 
@@ -28,6 +27,10 @@ type PackOptions struct {
 	// Append is an image whose layers are kept as they are; a kernel it has
 	// already is replaced.
 	Append *Reference
+	// Base is an image to build on, whose layers lie below and are kept: KMM
+	// copies the modules out with the image's own sh and cp, which an image of
+	// modules alone does not have. A node fetches nothing of it.
+	Base *Reference
 	// Firmware is a directory whose files keep their paths below it; Licences
 	// are files.
 	Firmware string
@@ -120,31 +123,6 @@ func (p *packing) openStore() (*ociStore, error) {
 	}
 	return nil, fail(BadReference, "an image cannot be written to %q", p.o.Output).
 		hint("write to HOST/REPOSITORY:TAG, oci:DIR[:TAG] or oci-archive:FILE[:TAG]")
-}
-
-// start begins with an empty image, or with the layers of the one to append to.
-func (p *packing) start(ctx context.Context) error {
-	p.config = v1.ConfigFile{OS: "linux", Architecture: or(p.o.Reach.Arch, runtime.GOARCH), RootFS: v1.RootFS{Type: "layers"}}
-	p.config.Config.Labels = map[string]string{}
-	if p.o.Append == nil {
-		return nil
-	}
-	img, err := Open(ctx, *p.o.Append, p.o.Reach)
-	if err != nil {
-		return err
-	}
-	p.base = img
-	p.config = *img.config.DeepCopy()
-	if p.config.Config.Labels == nil {
-		p.config.Config.Labels = map[string]string{}
-	}
-	for n, l := range img.manifest.Layers {
-		if n >= len(img.config.RootFS.DiffIDs) {
-			return fail(UnsupportedManifest, "%s has no digests of its plain layers and cannot be appended to", *p.o.Append)
-		}
-		p.layers = append(p.layers, packedLayer{desc: l, diff: img.config.RootFS.DiffIDs[n]})
-	}
-	return nil
 }
 
 func (p *packing) addAll(ctx context.Context) error {
@@ -347,52 +325,4 @@ func (p *packing) finish() (v1.Descriptor, error) {
 		return v1.Descriptor{}, fmt.Errorf("writing the manifest: %w", err)
 	}
 	return p.store.put(raw, types.OCIManifestSchema1)
-}
-
-// kept says whether a layer came with the image that was appended to.
-func (p *packing) kept(l packedLayer) bool {
-	if p.base == nil {
-		return false
-	}
-	for _, old := range p.base.manifest.Layers {
-		if old.Digest == l.desc.Digest {
-			return true
-		}
-	}
-	return false
-}
-
-// deliver brings the image to its place: the layers that were kept first, then
-// the name.
-func (p *packing) deliver(ctx context.Context, d v1.Descriptor) error {
-	if p.base != nil {
-		defer p.base.Close()
-		for n, l := range p.base.manifest.Layers {
-			if exists(p.store.path(l.Digest)) || !p.uses(l.Digest) {
-				continue
-			}
-			if err := p.store.copyBlob(ctx, p.base, n); err != nil {
-				return err
-			}
-		}
-	}
-	switch p.o.Output.Transport {
-	case OCI:
-		return p.store.name(d, p.o.Output.Name)
-	case OCIArchive:
-		if err := p.store.name(d, p.o.Output.Name); err != nil {
-			return err
-		}
-		return p.store.archive(p.o.Output.Path)
-	}
-	return push(ctx, p.store, d, p.o.Output, p.o.Reach)
-}
-
-func (p *packing) uses(h v1.Hash) bool {
-	for _, l := range p.layers {
-		if l.desc.Digest == h {
-			return true
-		}
-	}
-	return false
 }

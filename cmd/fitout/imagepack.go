@@ -12,10 +12,48 @@ import (
 	"fitout/workflow/plan"
 )
 
+// packWords are the words of the command line that stand for references and
+// directories.
+type packWords struct {
+	kernels, from  []string
+	appendTo, base string
+}
+
+// into reads the words.
+func (w packWords) into(o *image.PackOptions, to string) (err error) {
+	if o.Output, err = image.ParseReference(to); err != nil {
+		return err
+	}
+	for _, k := range w.kernels {
+		release, dir, named := strings.Cut(k, "=")
+		if !named {
+			release, dir = path.Base(path.Clean(k)), k
+		}
+		o.Kernels = append(o.Kernels, image.PackKernel{Release: release, Dir: dir})
+	}
+	for _, f := range w.from {
+		ref, err := image.ParseReference(f)
+		if err != nil {
+			return err
+		}
+		o.Images = append(o.Images, ref)
+	}
+	for into, word := range map[**image.Reference]string{&o.Append: w.appendTo, &o.Base: w.base} {
+		if word == "" {
+			continue
+		}
+		ref, err := image.ParseReference(word)
+		if err != nil {
+			return err
+		}
+		*into = &ref
+	}
+	return nil
+}
+
 func (a *app) imagePack() *cobra.Command {
 	var o image.PackOptions
-	var kernels, from []string
-	var appendTo string
+	var words packWords
 	c := &cobra.Command{
 		Use:   "pack REFERENCE",
 		Short: "Build a driver image with one layer a kernel",
@@ -23,34 +61,12 @@ func (a *app) imagePack() *cobra.Command {
   fitout image pack registry.local:5000/drivers/e1000e:3.8.7 --kernel 6.1.0-57-amd64=./build57 --firmware ./firmware`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := image.ParseReference(args[0])
-			if err != nil {
+			if err := words.into(&o, args[0]); err != nil {
 				return imageUsage(err)
 			}
-			o.Output = out
+			var err error
 			if o.Reach, err = a.imageOptions(); err != nil {
 				return err
-			}
-			for _, k := range kernels {
-				release, dir, named := strings.Cut(k, "=")
-				if !named {
-					release, dir = path.Base(path.Clean(k)), k
-				}
-				o.Kernels = append(o.Kernels, image.PackKernel{Release: release, Dir: dir})
-			}
-			for _, f := range from {
-				ref, err := image.ParseReference(f)
-				if err != nil {
-					return imageUsage(err)
-				}
-				o.Images = append(o.Images, ref)
-			}
-			if appendTo != "" {
-				ref, err := image.ParseReference(appendTo)
-				if err != nil {
-					return imageUsage(err)
-				}
-				o.Append = &ref
 			}
 			packed, err := image.Pack(cmd.Context(), o)
 			if err != nil {
@@ -67,12 +83,16 @@ func (a *app) imagePack() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&kernels, "kernel", nil, "modules of one kernel: RELEASE=DIR, or a DIR named like the release (may be repeated)")
-	f.StringArrayVar(&from, "from", nil, "take kernels, firmware and licences from this image (may be repeated)")
-	f.StringVar(&appendTo, "append", "", "add to this image, whose other layers stay as they are")
+	f.StringArrayVar(&words.kernels, "kernel", nil, "modules of one kernel: RELEASE=DIR, or a DIR named like the release (may be repeated)")
+	f.StringArrayVar(&words.from, "from", nil, "take kernels, firmware and licences from this image (may be repeated)")
+	f.StringSliceVar(&o.Releases, "only", nil, "of the images named by --from, only these kernel releases")
+	f.StringVar(&words.appendTo, "append", "", "add to this image, whose other layers stay as they are")
+	f.StringVar(&words.base, "base", "", "build on this image (KMM needs the sh and cp of one)")
 	f.StringVar(&o.Firmware, "firmware", "", "directory of firmware files")
 	f.StringArrayVar(&o.Licences, "licence", nil, "licence text (may be repeated)")
+	f.StringToStringVar(&o.Labels, "label", nil, "label of the image, KEY=VALUE (may be repeated)")
 	f.StringVar(&o.DirName, "dir", "", "where lib/modules goes in the image (default /opt)")
+	f.BoolVar(&o.HostLink, "host-link", false, "link to the host's own modules from each kernel's, as KMM expects it")
 	f.BoolVar(&o.Strict, "strict", false, "fail on everything the check of the modules finds")
 	return c
 }

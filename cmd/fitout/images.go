@@ -42,7 +42,11 @@ func (a *app) imagesVerb() *cobra.Command {
 				return a.printJSON("ImageList", map[string]any{"items": items})
 			}
 			for _, it := range items {
-				a.printf("%s for %s\n", it.Driver, it.Device)
+				mark := ""
+				if it.Unverified {
+					mark = "  (unverified)"
+				}
+				a.printf("%s for %s%s\n", it.Driver, it.Device, mark)
 				for _, j := range it.Verdicts {
 					a.printf("  %-28s %-10s %s\n", j.Release, finding.VerdictWord(j.Verdict), it.References[j.Release])
 				}
