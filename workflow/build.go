@@ -201,10 +201,14 @@ func (b *builder) fetch(c choice) {
 			continue
 		}
 		seen[inv.Digest] = true
+		via := ""
+		if ref, err := image.ParseReference(inv.Reference); err == nil {
+			via = image.Via(ref, image.Options{})
+		}
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
 			Want:      inv.Want(),
-			AuthFiles: b.e.authFiles(b.a), PlainHTTP: b.e.PlainHTTP,
+			AuthFiles: b.e.authFiles(b.a), PlainHTTP: b.e.PlainHTTP, Via: via,
 		})
 	}
 }

@@ -251,3 +251,32 @@ func TestInspectingOneKernelReadsItsLayerAlone(t *testing.T) {
 	require.Zero(t, blobs[p.Layers[0].Digest])
 	require.Equal(t, p.Layers[1].Size, blobs[p.Layers[1].Digest])
 }
+
+// Between the review and the run a tag was moved: what was reviewed is what is
+// used, or nothing.
+func TestTagThatMovedAfterTheReviewIsRefused(t *testing.T) {
+	r := newCounted(t)
+	reference, first := r.packed(t)
+	e := engineOn(t)
+	e.PlainHTTP = true
+	a := accepting(answersFor(reference, answers.LoadNow), "e100")
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	require.Equal(t, first.Digest, p.Answers.Devices[0].Pins[nodes.Release])
+	require.Contains(t, strings.Join(p.Steps[0].Action.Describe().Text, "\n"), "the way there: direct")
+
+	to, err := image.ParseReference(reference)
+	require.NoError(t, err)
+	second, err := image.Pack(t.Context(), image.PackOptions{Append: &to, Labels: map[string]string{"moved": "yes"}, Output: to, Work: t.TempDir(),
+		Reach: image.Options{Arch: "amd64", PlainHTTP: true, Root: t.TempDir()}})
+	require.NoError(t, err)
+	require.NotEqual(t, first.Digest, second.Digest)
+	_, err = e.Plan(t.Context(), p.Answers, nil)
+	require.NoError(t, err, "the reviewed image is in the store, and is what is used")
+	other := engineOn(t) // another node, with nothing in its store
+	other.PlainHTTP = true
+	_, err = other.Plan(t.Context(), p.Answers, nil)
+	require.Equal(t, workflow.ExitForbidden, workflow.ExitOf(err), "%v", err)
+	require.ErrorContains(t, err, "now points to "+second.Digest+", reviewed was "+first.Digest)
+	require.Empty(t, modulesOn(t, other))
+}

@@ -24,7 +24,9 @@ type Fetch struct {
 	// AuthFiles and PlainHTTP are what the operator said about the registry.
 	AuthFiles []string
 	PlainHTTP bool
-	Existed   bool
+	// Via is the way to the registry: "direct", "via proxy URL", or "local".
+	Via     string
+	Existed bool
 }
 
 // Kind implements hostops.Action.
@@ -39,6 +41,7 @@ func (f *Fetch) Describe() hostops.Description {
 		Title: "fetch " + f.Reference,
 		Text: []string{
 			"read " + f.Reference,
+			"the way there: " + f.Via,
 			"only if its digest is " + f.Digest,
 			"into " + f.Dir,
 		},
