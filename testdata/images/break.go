@@ -71,3 +71,22 @@ func ChangeCRC(module []byte, symbol string) ([]byte, error) {
 	}
 	return nil, fmt.Errorf("the module does not import %s", symbol)
 }
+
+// OtherBuild returns the module, unsigned, as another build of itself: its build
+// id, by which modules without a source version are told apart, is another one.
+func OtherBuild(module []byte) ([]byte, error) {
+	out, err := Unsign(module)
+	if err != nil {
+		return nil, err
+	}
+	f, err := elf.NewFile(bytes.NewReader(out))
+	if err != nil {
+		return nil, fmt.Errorf("reading the module: %w", err)
+	}
+	note := f.Section(".note.gnu.build-id")
+	if note == nil || note.Size == 0 {
+		return nil, errors.New("the module has no build id")
+	}
+	out[note.Offset+note.Size-1] ^= 0xff
+	return out, nil
+}

@@ -85,3 +85,17 @@ func (a *agent) run(cmd string, limit time.Duration, gone <-chan struct{}) (out 
 		}
 	}
 }
+
+// forget drops what came in before the machine was taken back in time.
+func (a *agent) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		select {
+		case <-a.lines:
+		case <-a.hello:
+		default:
+			return
+		}
+	}
+}

@@ -41,6 +41,9 @@ type Config struct {
 	AlsoInstalled []debian.Kernel
 	// RemoveModules are taken out of all the kernels' trees.
 	RemoveModules []string
+	// OnlyModules, if set, are all that the kernels' trees have, with what those
+	// need: such a machine boots and makes its module tables in no time.
+	OnlyModules []string
 	// Devices are QEMU's device descriptions ("e1000e,addr=05.0"). Slots 03
 	// to 0f are free.
 	Devices []string
@@ -67,6 +70,9 @@ type Config struct {
 	// CPUs is by default 1: it boots as fast as with two, and two emulated
 	// processors on a busy host have been seen to lose a timer at boot.
 	CPUs int
+	// Snapshots lets the machine be taken back to a moment (Machine.Snapshot). Its
+	// disk then lasts only as long as its QEMU.
+	Snapshots bool
 	// AnswerQueries makes the terminal answer what programs ask it (cursor
 	// position, …). By default it is silent, like a real serial line.
 	AnswerQueries bool
@@ -118,7 +124,11 @@ func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs strin
 	slot := 0x10
 	disk := func(name, file string, readonly bool) {
 		mode := "readonly=on"
-		if !readonly {
+		switch {
+		case !readonly && c.Snapshots:
+			// An overlay in qcow2 that QEMU makes and deletes by itself.
+			mode = "cache=writeback,snapshot=on"
+		case !readonly:
 			mode = "cache=unsafe"
 		}
 		args = append(args, "-drive", "if=none,format=raw,id=disk-"+name+",file="+file+","+mode,

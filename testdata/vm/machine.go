@@ -86,8 +86,11 @@ func (m *Machine) Boot(kernel debian.Kernel) error {
 	m.kill()
 	root := ""
 	if m.cfg.Elemental == "" {
-		var err error
-		if root, err = buildRoot(rootSpec{Kernels: m.cfg.kernels(), Remove: m.cfg.RemoveModules}); err != nil {
+		only, err := closure(m.cfg.kernels(), m.cfg.OnlyModules)
+		if err != nil {
+			return err
+		}
+		if root, err = buildRoot(rootSpec{Kernels: m.cfg.kernels(), Remove: m.cfg.RemoveModules, Only: only}); err != nil {
 			return err
 		}
 	}
@@ -223,6 +226,10 @@ func (m *Machine) Reset() error {
 	}
 	return m.waitUp(start)
 }
+
+// WaitBoot waits until the machine is up after a restart that something on it
+// has asked for.
+func (m *Machine) WaitBoot() error { return m.waitUp(time.Now()) }
 
 // PowerOff shuts the machine down in order.
 func (m *Machine) PowerOff() error {

@@ -21,11 +21,20 @@ func newQMP(conn net.Conn) (*qmp, error) {
 	return q, q.execute("qmp_capabilities")
 }
 
-// execute runs a command without arguments and waits for its answer; events in
-// between are dropped.
+// execute runs a command without arguments and waits for its answer.
 func (q *qmp) execute(command string) error {
-	if err := q.enc.Encode(map[string]any{"execute": command}); err != nil {
-		return fmt.Errorf("asking QEMU for %s: %w", command, err)
+	_, err := q.ask(command, nil)
+	return err
+}
+
+// ask runs a command and returns what it answers; events in between are dropped.
+func (q *qmp) ask(command string, arguments map[string]any) (json.RawMessage, error) {
+	request := map[string]any{"execute": command}
+	if arguments != nil {
+		request["arguments"] = arguments
+	}
+	if err := q.enc.Encode(request); err != nil {
+		return nil, fmt.Errorf("asking QEMU for %s: %w", command, err)
 	}
 	for {
 		var answer struct {
@@ -34,14 +43,14 @@ func (q *qmp) execute(command string) error {
 			Event  string
 		}
 		if err := q.dec.Decode(&answer); err != nil {
-			return fmt.Errorf("asking QEMU for %s: %w", command, err)
+			return nil, fmt.Errorf("asking QEMU for %s: %w", command, err)
 		}
 		switch {
 		case answer.Event != "":
 		case answer.Error != nil:
-			return fmt.Errorf("QEMU refused %s: %s", command, answer.Error.Desc)
+			return nil, fmt.Errorf("QEMU refused %s: %s", command, answer.Error.Desc)
 		default:
-			return nil
+			return answer.Return, nil
 		}
 	}
 }

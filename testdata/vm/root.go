@@ -346,6 +346,25 @@ func stageKernel(dir string, k debian.Kernel, lacks func(module string) bool) er
 	return run("", "depmod", "-b", dir, k.Release)
 }
 
+// closure is the names of modules of these kernels, those named and all that they
+// need; nil for none.
+func closure(kernels []debian.Kernel, names []string) ([]string, error) {
+	var out []string
+	for _, k := range kernels {
+		for _, name := range names {
+			needs, err := k.Depends(name)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, name)
+			for _, file := range needs {
+				out = append(out, moduleName(file))
+			}
+		}
+	}
+	return out, nil
+}
+
 // generated says that depmod makes the file.
 func generated(rel string) bool {
 	switch rel {
