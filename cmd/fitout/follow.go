@@ -48,6 +48,9 @@ func (a *app) followRun(ctx context.Context, id string, mine bool) error {
 				}
 				continue
 			}
+			if sum.Rebooting {
+				return a.restarts(id)
+			}
 			return a.cutShort(id)
 		}
 		select {
@@ -63,6 +66,18 @@ func (a *app) followRun(ctx context.Context, id string, mine bool) error {
 		case <-time.After(pull):
 		}
 	}
+}
+
+// restarts is the end of following a run that goes on after the boot.
+func (a *app) restarts(id string) error {
+	if a.json {
+		if err := a.printJSON("Run", map[string]any{"run": id, "outcome": "rebooting", "exit": workflow.ExitNeedsReboot}); err != nil {
+			return err
+		}
+	} else {
+		a.printf("The node restarts now. Run %s goes on by itself after the boot; watch it there with: fitout attach %s\n", id, id)
+	}
+	return exitCode(workflow.ExitNeedsReboot)
 }
 
 func (a *app) cutShort(id string) error {

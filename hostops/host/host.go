@@ -122,6 +122,9 @@ type Family interface {
 	// AtBoot returns the actions that load d at every boot from the kept
 	// tree, with no upgrade gated.
 	AtBoot(d Driver) ([]hostops.Action, error)
+	// GoOnAfterBoot returns what makes the next boot call `fitout hook go-on`;
+	// files and oem are two ways, one of which is set.
+	GoOnAfterBoot() (program hostops.Action, files *WriteFiles, oem *PutHook, err error)
 	// Remove returns the actions that take driver name out of all of it; last
 	// says that no other driver stays.
 	Remove(name string, last bool) ([]hostops.Action, error)

@@ -45,11 +45,13 @@ const (
 	Skipped  State = "skipped" // was already done
 	Running  State = "running" // begun: measuring, nothing changed yet
 	Prepared State = "prepared"
-	OK       State = "ok"
-	Failed   State = "failed"
-	Undoing  State = "undoing"
-	Undone   State = "undone"
-	UndoFail State = "undo-failed"
+	// Rebooting: the step restarts the node, and the run goes on after the boot.
+	Rebooting State = "rebooting"
+	OK        State = "ok"
+	Failed    State = "failed"
+	Undoing   State = "undoing"
+	Undone    State = "undone"
+	UndoFail  State = "undo-failed"
 )
 
 // Mode says what a start event starts.

@@ -28,6 +28,9 @@ type Summary struct {
 	Mode Mode // of the last start
 	// Steps in plan order.
 	Steps []StepState
+	// Rebooting: the node is being restarted by the run, or was and the run has
+	// not gone on yet.
+	Rebooting bool
 	// Current is the index of the step under way, -1 for none.
 	Current int
 	// Ended is set when the last start has its done event; Outcome, Exit,
@@ -107,6 +110,7 @@ func (s *Summary) start(e Event) {
 		s.Began = e.Time
 	}
 	s.Ended, s.Outcome, s.Exit, s.Message, s.NotUndone = false, "", 0, "", nil
+	s.Rebooting = false
 	s.Current, s.Failed, s.Question, s.Finished = -1, -1, nil, time.Time{}
 	for i, t := range e.Steps {
 		if i >= len(s.Steps) {
@@ -141,6 +145,7 @@ func (s *Summary) step(e Event) {
 	}
 	st := &s.Steps[i]
 	st.State, st.Code = e.State, e.Code
+	s.Rebooting = e.State == Rebooting
 	if e.Message != "" {
 		st.Message = e.Message
 	}
@@ -152,7 +157,7 @@ func (s *Summary) step(e Event) {
 	case Prepared:
 		s.Current = i
 		st.Action = e.Action
-	case Undoing:
+	case Undoing, Rebooting:
 		s.Current = i
 	case Failed:
 		s.Current = -1

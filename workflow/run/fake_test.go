@@ -63,6 +63,7 @@ func self(n *hostops.Node) []string {
 
 var kinds = plan.Kinds{
 	"change-file": func() hostops.Action { return &change{} },
+	"reboot":      func() hostops.Action { return &run.Reboot{} },
 	"measure":     func() hostops.Action { return &measure{} },
 }
 

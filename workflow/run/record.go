@@ -265,6 +265,7 @@ func (a *ForgetDriver) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) 
 // Kinds are the actions of this package.
 func Kinds() plan.Kinds {
 	return plan.Kinds{
+		"reboot":        func() hostops.Action { return &Reboot{} },
 		"record-driver": func() hostops.Action { return &RecordDriver{} },
 		"forget-driver": func() hostops.Action { return &ForgetDriver{} },
 	}

@@ -25,6 +25,9 @@ func (r *runner) run(ctx context.Context) int {
 		if errors.Is(err, errHung) {
 			return r.hung(i, err)
 		}
+		if errors.Is(err, errRestarting) {
+			return exitRestarts
+		}
 		if why, timeout := r.stop.why(); why != "" {
 			_ = r.state(i, journal.Failed, "given up: "+err.Error(), codeOf(err), nil)
 			return r.stopped(ctx, why, timeout)
@@ -104,10 +107,15 @@ func (r *runner) prepare(ctx context.Context, i int, a hostops.Action, limit tim
 
 // do makes the change and measures it.
 func (r *runner) do(ctx context.Context, i int, a hostops.Action, limit time.Duration) error {
-	out := &sink{w: r.w, step: r.plan.Steps[i].ID, n: i + 1}
-	err := call(ctx, limit, r.o.Grace, r.stop.asked, func(ctx context.Context) error { return a.Do(ctx, r.n, out) })
-	out.shut.Store(true)
-	if errors.Is(err, errHung) {
+	var err error
+	if b, ok := a.(*Reboot); ok && !b.restarted(r.n) {
+		err = r.restart(ctx, i, limit)
+	} else {
+		out := &sink{w: r.w, step: r.plan.Steps[i].ID, n: i + 1}
+		err = call(ctx, limit, r.o.Grace, r.stop.asked, func(ctx context.Context) error { return a.Do(ctx, r.n, out) })
+		out.shut.Store(true)
+	}
+	if errors.Is(err, errHung) || errors.Is(err, errRestarting) {
 		return err
 	}
 	r.results(i, a)

@@ -49,6 +49,7 @@ type stopper struct {
 	again   int // asked again after that
 
 	quit chan struct{}
+	once sync.Once
 	done sync.WaitGroup
 }
 
@@ -111,8 +112,8 @@ func (s *stopper) why() (reason string, timeout bool) {
 	return s.reason, s.timeout
 }
 
-// end stops watching.
+// end stops watching; also when it was stopped before.
 func (s *stopper) end() {
-	close(s.quit)
+	s.once.Do(func() { close(s.quit) })
 	s.done.Wait()
 }
