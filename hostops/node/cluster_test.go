@@ -57,7 +57,7 @@ const nodeID = "node-17.example.com"
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, upgrades: map[string]string{}, planes: []string{nodeID, "b", "c"}}
 	c.ca, c.caKey = c.authority()
-	c.node = map[string]any{"kind": "Node", "metadata": map[string]any{"name": nodeID, "annotations": map[string]string{}},
+	c.node = map[string]any{"kind": "Node", "apiVersion": "v1", "metadata": map[string]any{"name": nodeID, "annotations": map[string]string{}},
 		"spec":   map[string]any{},
 		"status": map[string]any{"conditions": []map[string]any{ready(time.Minute)}}}
 	pool := x509.NewCertPool()
@@ -141,6 +141,8 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet:
 		code = http.StatusForbidden
 		answer = map[string]any{"kind": "Status", "message": "changes are forbidden to " + subject.CommonName}
+	case discovery[r.URL.Path] != "":
+		answer = json.RawMessage(discovery[r.URL.Path])
 	case r.URL.Path == "/api/v1/nodes/"+nodeID && (admin || kubelet):
 		answer = c.node
 	case r.URL.Path == "/api/v1/pods" && (admin || kubelet && r.URL.Query().Get("fieldSelector") == "spec.nodeName="+nodeID):
@@ -159,11 +161,19 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{"kind": "UpgradeList", "items": items}
 	default:
 		code = http.StatusForbidden
-		answer = map[string]any{"kind": "Status", "reason": "Forbidden"}
+		answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": code}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// discovery is how kubectl learns what kinds of objects there are.
+var discovery = map[string]string{
+	"/api":  `{"kind": "APIVersions", "versions": ["v1"]}`,
+	"/apis": `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`,
+	"/api/v1": `{"kind": "APIResourceList", "groupVersion": "v1", "resources": [{"name": "nodes", "singularName": "",
+		"namespaced": false, "kind": "Node", "verbs": ["get", "list", "patch"], "shortNames": ["no"]}]}`,
 }
 
 // spec sets fields of the Node's spec; annotate its annotations; condition adds

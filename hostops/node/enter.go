@@ -277,12 +277,7 @@ func adminAPI(n *hostops.Node) (*api, error) {
 	if !n.Exists(d.admin) {
 		return nil, fmt.Errorf("this node may not change its own maintenance state (%s is on servers only): do it on another machine", d.admin)
 	}
-	a, err := openAPI(n, d.admin)
-	if err != nil {
-		return nil, err
-	}
-	a.client.Timeout = apiLimit
-	return a, nil
+	return openAPI(n, d.admin)
 }
 
 func (a *api) node(ctx context.Context, name string) (*nodeObject, error) {

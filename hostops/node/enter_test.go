@@ -20,7 +20,9 @@ import (
 // server does.
 func (c *cluster) change(r *http.Request) (answer any, code int) {
 	refuse := func(code int, message string) (any, int) {
-		return map[string]any{"kind": "Status", "message": message}, code
+		reason := map[int]string{http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests", http.StatusNotFound: "NotFound",
+			http.StatusBadRequest: "BadRequest", http.StatusMethodNotAllowed: "MethodNotAllowed"}[code]
+		return map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code}, code
 	}
 	var body map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -54,7 +56,7 @@ func (c *cluster) change(r *http.Request) (answer any, code int) {
 			return refuse(http.StatusNotFound, "no such pod")
 		}
 		c.pods = slices.Delete(c.pods, i, i+1)
-		return map[string]any{"kind": "Status", "status": "Success"}, http.StatusCreated
+		return map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}, http.StatusCreated
 	}
 	return refuse(http.StatusMethodNotAllowed, "not in this stand-in")
 }

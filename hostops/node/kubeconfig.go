@@ -128,10 +128,26 @@ type api struct {
 	// admin: the credentials may see more than this node.
 	admin bool
 	file  string
+	// kubectl is asked when the server does not take who we are, nil for none.
+	kubectl *kubectl
 }
 
-// openAPI makes a client of the kubeconfig at file, a node path.
+// openAPI makes a client of the kubeconfig at file, a node path. What is in there
+// and cannot be used leaves kubectl to ask with, where there is one.
 func openAPI(n *hostops.Node, file string) (*api, error) {
+	k := kubectlOf(n, detect(n), file)
+	a, err := openKubeconfig(n, file)
+	if err != nil {
+		if k == nil || !n.Exists(file) {
+			return nil, err
+		}
+		a = &api{file: file}
+	}
+	a.kubectl = k
+	return a, nil
+}
+
+func openKubeconfig(n *hostops.Node, file string) (*api, error) {
 	data, err := n.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -173,7 +189,7 @@ func openAPI(n *hostops.Node, file string) (*api, error) {
 	}
 	// No proxy: the server is this node or its cluster.
 	return &api{server: strings.TrimSuffix(c.Server, "/"), token: strings.TrimSpace(string(token)), file: file,
-		client: &http.Client{Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}}, nil
+		client: &http.Client{Timeout: apiLimit, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}}, nil
 }
 
 // chosen are the indexes of the current context's cluster and user; the first
@@ -245,6 +261,16 @@ func (a *api) get(ctx context.Context, p string, into any) (time.Time, error) {
 // send makes one request; body and into may be nil. An answer other than 2xx
 // is a *statusError.
 func (a *api) send(ctx context.Context, method, p, contentType string, body []byte, into any) (time.Time, error) {
+	if a.client != nil {
+		at, err := a.request(ctx, method, p, contentType, body, into)
+		if a.kubectl == nil || !unproven(err) {
+			return at, err
+		}
+	}
+	return a.kubectl.send(ctx, method, p, body, into)
+}
+
+func (a *api) request(ctx context.Context, method, p, contentType string, body []byte, into any) (time.Time, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.server+p, bytes.NewReader(body))
 	if err != nil {
 		return time.Time{}, err

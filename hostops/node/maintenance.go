@@ -23,8 +23,12 @@ const (
 	Unknown         = "unknown"
 )
 
-// apiLimit bounds all questions to the API server together.
-const apiLimit = 10 * time.Second
+// apiLimit bounds all questions to the API server together; kubectlLimit does
+// where kubectl may have to ask them, a process each.
+const (
+	apiLimit     = 10 * time.Second
+	kubectlLimit = 30 * time.Second
+)
 
 // maxAge is how old the kubelet's last report may be. It reports at least
 // every 5 minutes (nodeStatusReportFrequency).
@@ -41,14 +45,19 @@ const (
 	controlPlanes = "/api/v1/nodes?labelSelector=node-role.kubernetes.io%2Fcontrol-plane"
 )
 
-// Check finds out the node's maintenance state, in 10 s at most. It changes
+// Check finds out the node's maintenance state, in apiLimit at most (kubectlLimit
+// where there is a kubectl). It changes
 // nothing, neither on the node nor in the cluster: it only ever asks.
 func Check(ctx context.Context, n *hostops.Node) Maintenance {
-	ctx, cancel := context.WithTimeout(ctx, apiLimit)
+	d := detect(n)
+	limit := apiLimit
+	if kubectlOf(n, d, "") != nil {
+		limit = kubectlLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m := Maintenance{}
 	busy := upgradeHere(n)
-	d := detect(n)
 	if d == nil {
 		m.State, m.Why = NotAClusterNode, "no Kubernetes is installed here, so nothing tells whether this node is in service"
 		return upgrading(m, busy)
