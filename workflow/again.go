@@ -74,6 +74,7 @@ func (e *Engine) PlanUnload(ctx context.Context, name string) (*plan.Plan, error
 			return nil, err
 		}
 		b.unload(leaving)
+		b.maintenance()
 	}
 	return pl, b.done(ctx)
 }

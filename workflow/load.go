@@ -21,6 +21,11 @@ import (
 func (b *builder) load(c choice, d *plan.Driver) error {
 	release := b.s.Running()
 	j, inv := c.examined.judgement(release), c.examined.Inventories[release]
+	if b.inUse(c, release) {
+		d.Replaced, d.Pulled = b.replaced(d.Name, nil), b.pulled(d.Name, j.Load)
+		b.bind(c, inv, j)
+		return nil
+	}
 	store := c.examined.Stores[release]
 	tree := path.Join(volatileTree, "lib/modules", release, "updates", d.Name)
 
@@ -54,7 +59,7 @@ func (b *builder) load(c choice, d *plan.Driver) error {
 	d.Replaced = b.replaced(d.Name, leaving)
 	d.Pulled = b.pulled(d.Name, j.Load)
 	b.add("load", load)
-	b.bind(c, d, inv, j)
+	b.bind(c, inv, j)
 	return nil
 }
 
@@ -183,21 +188,31 @@ func (b *builder) alreadyOurs(c choice, name string) bool {
 }
 
 // bind adds the steps that give the devices to the driver and check them.
-func (b *builder) bind(c choice, d *plan.Driver, inv *image.Inventory, j *judge.Judgement) {
-	v := &actions.Verify{Driver: d.Name, Window: verifyWindow}
+func (b *builder) bind(c choice, inv *image.Inventory, j *judge.Judgement) {
 	byModule := map[string][]string{}
 	for _, i := range c.devices {
 		dev := b.s.Devices[i]
-		m := driving(inv, j, dev.Modalias)
-		if m == nil {
-			continue
+		if m := driving(inv, j, dev.Modalias); m != nil {
+			byModule[m.Info.Name] = append(byModule[m.Info.Name], dev.Address)
 		}
-		byModule[m.Info.Name] = append(byModule[m.Info.Name], dev.Address)
-		v.Devices = append(v.Devices, actions.VerifyDevice{Address: dev.Address, Name: displayName(dev.Device),
-			Module: m.Info.Name, Srcversion: m.Info.Srcversion, BuildID: m.Info.BuildID, Version: m.Info.Version})
 	}
 	for name, addrs := range byModule {
 		b.add("bind", &kmod.BindDevices{Addresses: addrs, Driver: name})
+	}
+	b.check(c, b.s.Running())
+}
+
+// check adds the step that measures whether the devices are driven by the
+// image's build for a kernel.
+func (b *builder) check(c choice, release string) {
+	j, inv := c.examined.judgement(release), c.examined.Inventories[release]
+	v := &actions.Verify{Driver: c.examined.Driver.Name, Window: verifyWindow}
+	for _, i := range c.devices {
+		dev := b.s.Devices[i]
+		if m := driving(inv, j, dev.Modalias); m != nil {
+			v.Devices = append(v.Devices, actions.VerifyDevice{Address: dev.Address, Name: displayName(dev.Device),
+				Module: m.Info.Name, Srcversion: m.Info.Srcversion, BuildID: m.Info.BuildID, Version: m.Info.Version})
+		}
 	}
 	if len(v.Devices) > 0 {
 		b.add("verify", v)

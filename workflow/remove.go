@@ -49,6 +49,7 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 			return nil, err
 		}
 		b.unload(append(leaving, unneeded(e.Node, r.Driver.Pulled, leaving)...))
+		b.maintenance()
 	}
 	last := len(all) == 1
 	acts, err := family.Remove(name, last)

@@ -7,11 +7,14 @@ import (
 	"maps"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"fitout/hostops"
 	"fitout/hostops/host"
 	"fitout/hostops/kmod"
 	"fitout/hostops/node"
 	"fitout/workflow/actions"
+	"fitout/workflow/finding"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
 )
@@ -57,6 +60,13 @@ func (e *Engine) Start(_ context.Context, p *plan.Plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	set, err := e.settings()
+	if err != nil {
+		return "", err
+	}
+	if _, err := run.Prune(e.Node, e.StateDir(), set.Runs.Keep); err != nil {
+		e.Node.Log.Warn("old runs were not deleted", "err", err)
+	}
 	id, err := run.Start(e.Node, e.StateDir(), p, self)
 	return id, runError(err)
 }
@@ -97,6 +107,9 @@ func (e *Engine) Execute(ctx context.Context, id string, o run.Options) int {
 	return run.Execute(ctx, e.Node, run.Dir(e.StateDir(), id), Kinds(), o)
 }
 
+// spaceCure is the cure of a run that found no room for its own record.
+var spaceCure = finding.New("no-space", "", "", "").Hint
+
 // runError gives the reasons for which a run does not start their exit codes.
 func runError(err error) error {
 	var held *run.LockedError
@@ -111,6 +124,8 @@ func runError(err error) error {
 		return &Error{Exit: ExitForbidden, Code: "run-unfinished", Message: err.Error(), Err: err}
 	case errors.Is(err, run.ErrBuiltOn):
 		return &Error{Exit: ExitForbidden, Code: "built-on", Message: err.Error(), Err: err}
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &Error{Exit: ExitForbidden, Code: "no-space", Message: err.Error(), Hint: spaceCure, Err: err}
 	case errors.Is(err, run.ErrFinal):
 		return &Error{Exit: ExitForbidden, Code: "removed-for-good", Message: err.Error(), Err: err}
 	case errors.As(err, &refused):

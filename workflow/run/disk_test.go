@@ -67,6 +67,9 @@ func TestFullDiskAtEveryWrite(t *testing.T) {
 			require.Contains(t, []int{6, 7}, exit, "%d pages: %s", pages, stderr.String())
 			require.Equal(t, want.before, fingerprint(t, n), "%d pages", pages)
 			require.Contains(t, stderr.String()+summary(t, n, dir).Message, "no space left on device")
+			if exit == 6 {
+				require.Contains(t, stderr.String(), "free space in "+stateDir)
+			}
 		}
 	}
 	for _, exit := range []int{-1, 0, 6, 7} {

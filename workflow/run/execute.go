@@ -10,6 +10,8 @@ import (
 	"path"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fitout/hostops"
 	"fitout/workflow/journal"
 	"fitout/workflow/plan"
@@ -24,6 +26,7 @@ const (
 	exitNotUndone = 8
 	exitLocked    = 10
 	exitStopped   = 11
+	exitRestarts  = 21
 	exitHung      = 13
 )
 
@@ -84,16 +87,21 @@ func Execute(ctx context.Context, n *hostops.Node, dir string, kinds plan.Kinds,
 		r.close()
 		return r.refuse(exit, err.Error(), nil)
 	}
-	r.stop = watch(ctx, n, cancelFile(dir, r.lock.owner), r.limit())
+	r.watch(ctx)
 	// Signals are caught until the lock is given up: one that comes late must
 	// not leave its file behind.
-	defer r.stop.end()
+	defer func() { r.stop.end() }()
 	defer r.close()
 	ctx = context.WithoutCancel(ctx)
 	if o.Mode == journal.ModeRollback {
 		return r.rollback(ctx)
 	}
 	return r.run(ctx)
+}
+
+// watch begins to look for reasons to stop.
+func (r *runner) watch(ctx context.Context) {
+	r.stop = watch(ctx, r.n, cancelFile(r.dir, r.lock.owner), r.limit())
 }
 
 // open takes the lock and opens the journal.
@@ -110,6 +118,9 @@ func (r *runner) open() (exit int, ok bool) {
 	r.w, err = journal.Create(r.n.Path(r.dir), journal.WithClock(r.n.Now))
 	if err != nil {
 		r.lock.release()
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			err = fmt.Errorf("%w; free space in %s: the run writes down there how to undo itself, and begins only when there is room for that", err, path.Dir(path.Dir(r.dir)))
+		}
 		return r.refuse(exitRefused, err.Error(), nil), false
 	}
 	return 0, true
@@ -164,10 +175,25 @@ func (r *runner) forbidden(begun bool) error {
 	if r.o.Mode == journal.ModeRun && begun {
 		return fmt.Errorf("run %s was begun before: resume it or roll it back", r.id)
 	}
-	if kernel := r.n.Kernel.Release(); r.plan.Kernel != "" && r.plan.Kernel != kernel {
+	kernel := r.n.Kernel.Release()
+	if into, restarted := r.restartedInto(); restarted && (into == "" || into == kernel) {
+		return nil
+	}
+	if r.plan.Kernel != "" && r.plan.Kernel != kernel {
 		return fmt.Errorf("the plan is for kernel %s, but %s is running: make a new plan (and roll this run back if it had begun)", r.plan.Kernel, kernel)
 	}
 	return nil
+}
+
+// restartedInto says that the run has restarted the node, and the kernel that
+// it meant to boot.
+func (r *runner) restartedInto() (kernel string, restarted bool) {
+	for _, a := range r.actions {
+		if b, ok := a.(*Reboot); ok && b.restarted(r.n) {
+			return b.Into, true
+		}
+	}
+	return "", false
 }
 
 // restore gives the actions of p the undo data the journal has of them.
