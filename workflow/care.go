@@ -48,7 +48,13 @@ func (b *builder) users(d Device, names []string) {
 		b.plan.Findings = append(b.plan.Findings, finding.New("in-use", d.Address, "perhaps more: "+err.Error()).As(finding.Note))
 	}
 	for _, u := range uses {
-		b.note([]finding.Finding{finding.New("in-use", d.Address, u.Text)}, true)
+		f := finding.New("in-use", d.Address, u.Text)
+		if u.Kind == "vfio" {
+			// The kernel waits until whoever holds the group lets go: accepting
+			// that would hang the run.
+			f = f.As(finding.Block)
+		}
+		b.note([]finding.Finding{f}, true)
 	}
 }
 

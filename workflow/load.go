@@ -11,6 +11,7 @@ import (
 	"fitout/hostops/host"
 	"fitout/hostops/kmod"
 	"fitout/workflow/actions"
+	"fitout/workflow/finding"
 	"fitout/workflow/judge"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
@@ -51,6 +52,11 @@ func (b *builder) load(c choice, d *plan.Driver) error {
 	b.add("stage", stage)
 	if len(fw) > 0 {
 		b.add("firmware", &kmod.SetFirmwarePath{Dir: volatileFirmware, Merged: merged})
+	}
+	for _, i := range c.devices {
+		if dev := b.s.Devices[i]; dev.State == finding.StatePassedThrough {
+			b.users(dev, nil)
+		}
 	}
 	leaving, err := b.swap(c)
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -156,6 +158,9 @@ func (a *app) apply(ctx context.Context, file string) error {
 	if err := a.needRoot(); err != nil {
 		return err
 	}
+	// The file says all that there is to say: what it asks for comes about also
+	// when the session that asked is gone before the images are read.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	p, err := a.resolve(ctx, file)
 	if err != nil {
 		return err

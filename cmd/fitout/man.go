@@ -109,6 +109,6 @@ var exitTable = []struct {
 	{workflow.ExitUnsupported, "not root, or not a supported system"},
 	{workflow.ExitHung, "hung in the kernel"},
 	{workflow.ExitDrift, "needs-reboot: no; status --exit-code: the node is not as recorded"},
-	{workflow.ExitNeedsReboot, "with --detailed-exitcode: done, and a reboot is needed"},
+	{workflow.ExitNeedsReboot, "the run restarts the node and goes on after the boot; with --detailed-exitcode also: done, and a reboot is needed"},
 	{workflow.ExitNotLoadedYet, "with --detailed-exitcode: kept, but not loaded"},
 }

@@ -62,6 +62,7 @@ func newTarget(n *hostops.Node, addr string, modules []string) (*target, error) 
 		t.findNodes(t.dir, 0)
 		if group, err := n.Readlink(t.dir + "/iommu_group"); err == nil {
 			t.nodes["/dev/vfio/"+path.Base(group)] = true
+			t.nodes["/dev/vfio/noiommu-"+path.Base(group)] = true
 		}
 	}
 	t.findMajors()

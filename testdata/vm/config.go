@@ -24,6 +24,7 @@
 package vm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,6 +64,13 @@ type Config struct {
 	// active image is this file, made by ElementalImage; AlsoInstalled,
 	// RemoveModules and Files do not count then.
 	Elemental string
+	// Disks are the names of empty disks of 64 MiB, for controllers in Devices
+	// ("nvme,serial=one,drive=data").
+	Disks []string
+	// Networks are the names of further networks, each with nobody on it but a
+	// gateway that answers to ping, for cards in Devices ("e1000e,netdev=two").
+	// The first is 10.1.0.0/24 with the gateway 10.1.0.2, and so on.
+	Networks []string
 	// Cmdline is added to the kernel's command line.
 	Cmdline string
 	// Memory is in MiB, by default 1024.
@@ -150,6 +158,12 @@ func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs strin
 		args = append(args, "-netdev", fmt.Sprintf("user,id=net,restrict=on,guestfwd=tcp:10.0.2.100:5000-cmd:/bin/busybox nc %s %s", host, port),
 			"-device", "virtio-net-pci,netdev=net,addr=02.0,romfile=")
 	}
+	for _, name := range c.Disks {
+		args = append(args, "-drive", "if=none,format=raw,snapshot=on,id="+name+",file="+filepath.Join(dir, "disk-"+name))
+	}
+	for i, name := range c.Networks {
+		args = append(args, "-netdev", fmt.Sprintf("user,id=%s,restrict=on,net=10.%d.0.0/24", name, i+1))
+	}
 	for _, d := range c.Devices {
 		args = append(args, "-device", deviceArg(d))
 	}
@@ -174,6 +188,15 @@ func (c Config) makeDisks(dir string) error {
 	}
 	for name, from := range c.Media {
 		if err := squash(from, filepath.Join(dir, "media-"+name+".squashfs")); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.Disks {
+		file, err := os.Create(filepath.Join(dir, "disk-"+name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.Truncate(64<<20), file.Close()); err != nil {
 			return err
 		}
 	}
