@@ -294,6 +294,10 @@ func TestThreeHundredDevicesAreAllReachable(t *testing.T) {
 func TestListOpensOnThePreselectedEntry(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Many(60); e.Want(45) })
 	h.sees("> [x]  1x card-045")
+
+	h = newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Many(60); e.Want(30); e.Want(45); e.Want(59) })
+	h.sees("> [x]  1x card-030", "3 selected", "31/60")
+	h.keys("down", "n").on("3/7").keys("b").on("1/7").sees("> [ ]  1x card-031", "32/60")
 }
 
 func TestFailureAtEveryStepFitsAPlainTerminal(t *testing.T) {

@@ -24,7 +24,7 @@ func TestDriverThatBelongsToNoDeviceIsLoadedAndTakenBack(t *testing.T) {
 	p, err := e.Plan(context.Background(), a, nil)
 	require.Error(t, err, "its licence is asked for like any other")
 	require.Nil(t, p)
-	a.Licences = []answers.Licence{{ID: "LICENSE", Digest: "sha256:492b20af2408440655ce508c9bebf3c10bd569897ad934776969fc7703dd24c8", Accepted: true}}
+	a.Licences = []answers.Licence{{ID: "LICENSE", Digest: licenceDigest(), Accepted: true}}
 	p, err = e.Plan(context.Background(), a, nil)
 	require.NoError(t, err)
 	require.Empty(t, p.Drivers[0].Devices)

@@ -143,7 +143,7 @@ func (d *Device) Body(w, h int) []string {
 	head := labelled(w, 13,
 		"Name", d.name(),
 		"Class", strings.TrimSpace(s.ClassCode+"  "+s.ClassName),
-		"Vendor:dev", fmt.Sprintf("%s   subsystem %s   revision %s", s.ID(), s.SubsystemID(), s.Revision),
+		"Vendor:dev", s.ID()+"   subsystem "+s.SubsystemID()+revision(s.Revision),
 		"modalias", s.Modalias)
 	found := d.findings(w)
 	n := len(d.group().Devices)
@@ -184,6 +184,13 @@ func (d *Device) line(t *look.Table, at int) string {
 
 func uses(s workflow.Device) []string {
 	return slices.Concat(s.NetDevs, s.BlockDevs, s.DRMNodes)
+}
+
+func revision(r string) string {
+	if r == "" {
+		return ""
+	}
+	return "   revision " + r
 }
 
 func dash(s string) string {

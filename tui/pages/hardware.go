@@ -238,14 +238,22 @@ func (h *Hardware) facts(w int) []string {
 			without++
 		}
 	}
-	return append(lines, look.Cut(fmt.Sprintf("Secure Boot %s   %s without a driver   %s", orUnknown(s.SecureBoot), look.Count(without, "kind"), h.Theme.Text(s.Host.Title)), w))
+	drivers := "every device has a driver"
+	if without > 0 {
+		drivers = look.Count(without, "kind") + " without a driver"
+	}
+	return append(lines, look.Cut(fmt.Sprintf("%s   %s   %s", secureBoot(s.SecureBoot), drivers, h.Theme.Text(s.Host.Title)), w))
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
+// secureBoot is the firmware's state in words.
+func secureBoot(s string) string {
+	switch s {
+	case "":
+		return "Secure Boot unknown"
+	case "no-efi":
+		return "No Secure Boot"
 	}
-	return s
+	return "Secure Boot " + s
 }
 
 func (h *Hardware) line(t *look.Table, i int) string {

@@ -33,31 +33,31 @@ func (p *Images) Body(w, h int) []string {
 	detail := p.detail(w)
 	list := p.list.draw(p.Theme, share(h, len(head)+2, len(offers)+1, len(detail)), len(offers)+1, func(at int) string { return p.line(t, kernels, at, best) })
 	p.rows = list.rows
-	ruleLine := []string{p.Theme.Marks.Recommended + " recommended: " + rule}
+	advice := p.Theme.Marks.Recommended + " recommended: " + rule
 	if best < 0 {
-		ruleLine = p.none(len(offers))
+		advice = p.none(len(offers))
 	}
 	return look.Fit(h,
 		look.Block{Lines: head, Keep: look.Info},
 		look.Block{Lines: append(p.heads(t, kernels), list.text...), Keep: look.Need},
-		look.Block{Lines: ruleLine, Keep: look.Hint},
+		look.Block{Lines: look.Wrap(advice, w), Keep: look.Hint},
 		look.Block{Lines: detail, Keep: look.Detail})
 }
 
 // none says why nothing is recommended.
-func (p *Images) none(offers int) []string {
+func (p *Images) none(offers int) string {
 	switch {
 	case p.reading >= 0:
-		return []string{"The images are being read; the recommended one is marked then."}
+		return "The images are being read; the recommended one is marked then."
 	case offers == 0:
-		return []string{"The catalog has nothing for it. c takes an image reference, or a file on a USB stick."}
+		return "The catalog has nothing for it. c takes an image reference, or a file on a USB stick."
 	}
 	for _, o := range p.kind().Offers {
 		if o.Ambiguous {
-			return []string{"None is recommended: several entries fit equally well, and only you can choose."}
+			return "None is recommended: several entries fit equally well, and only you can choose."
 		}
 	}
-	return []string{"None is recommended: no image is OK on the running kernel. w says why."}
+	return "None is recommended: no image is OK on the running kernel. w says why."
 }
 
 // table has a column for each kernel that there is room for.
@@ -140,7 +140,7 @@ func (p *Images) verdict(o *choice.Offer, at, kernel int) string {
 // detail is what is known of the image that the cursor rests on.
 func (p *Images) detail(w int) []string {
 	if p.shown >= len(p.kind().Offers) {
-		return []string{"Left alone, the device stays as it is; the answers file says so."}
+		return look.Wrap("Left alone, the device stays as it is; the answers file says so.", w)
 	}
 	o := &p.kind().Offers[p.shown]
 	lines := []string{look.Cut(fmt.Sprintf("%d %s  %s", p.shown+1, look.Line(o.Name()), look.Line(o.Driver.Title)), w)}
