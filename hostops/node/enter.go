@@ -24,11 +24,12 @@ const (
 	taintDrain     = "kubevirt.io/drain"
 )
 
-// askAgain is how often a drain looks whether it may go on; leaveLimit how long
-// leaving tries to reach a cluster whose network has only just come back.
+// askAgain is how often a drain looks whether it may go on; leaveLimit how long a
+// cluster is waited for whose network has only just come back, or whose server
+// starts with this very node, which the run has restarted.
 const (
 	askAgain   = 2 * time.Second
-	leaveLimit = 2 * time.Minute
+	leaveLimit = 10 * time.Minute
 )
 
 // EnterMaintenance is the action that takes this node out of service by the
@@ -103,7 +104,7 @@ func (e *EnterMaintenance) Done(ctx context.Context, n *hostops.Node) (bool, err
 	if err != nil {
 		return false, err
 	}
-	o, err := a.node(ctx, e.Node)
+	o, err := a.await(ctx, e.Node)
 	if err != nil || !e.in(o) || e.Cluster == "harvester" {
 		return err == nil && e.in(o), err
 	}
@@ -213,7 +214,7 @@ func (l *LeaveMaintenance) Done(ctx context.Context, n *hostops.Node) (bool, err
 	if err != nil {
 		return false, err
 	}
-	o, err := a.node(ctx, l.Node)
+	o, err := a.await(ctx, l.Node)
 	return err == nil && o.Metadata.Annotations[annOurs] == "", nil
 }
 
@@ -236,8 +237,7 @@ func leave(ctx context.Context, n *hostops.Node, cluster, node string, out hosto
 	defer cancel()
 	for {
 		err := a.leaveOnce(ctx, cluster, node, out)
-		var status *statusError
-		if err == nil || errors.As(err, &status) && status.code != http.StatusConflict && status.code < 500 {
+		if err == nil || answered(err) {
 			return err
 		}
 		if pause(ctx) != nil {
@@ -284,6 +284,28 @@ func (a *api) node(ctx context.Context, name string) (*nodeObject, error) {
 	var o nodeObject
 	_, err := a.get(ctx, "/api/v1/nodes/"+url.PathEscape(name), &o)
 	return &o, err
+}
+
+// answered says that the server has spoken its last word: no later try makes
+// it another one.
+func answered(err error) bool {
+	var status *statusError
+	return errors.As(err, &status) && status.code != http.StatusConflict && status.code < 500
+}
+
+// await reads a node, and waits for a server that cannot be reached yet.
+func (a *api) await(ctx context.Context, name string) (*nodeObject, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	for {
+		o, err := a.node(ctx, name)
+		if err == nil || answered(err) {
+			return o, err
+		}
+		if pause(ctx) != nil {
+			return nil, err
+		}
+	}
 }
 
 func (a *api) patch(ctx context.Context, name string, change map[string]any) error {

@@ -304,6 +304,23 @@ func TestClusterGoneHalfWayIsWaitedForByUndo(t *testing.T) {
 	require.Equal(t, before, c.seen())
 }
 
+// After a restart of the node its own API server is up later than the run.
+func TestServerThatStartsWithTheNodeIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.writable = true
+	n := c.nodeOf("rke2", true)
+	carryOut(t, n, enterOf("rke2"))
+	c.broken.Store(true)
+	time.AfterFunc(time.Second, func() { c.broken.Store(false) })
+	done, err := enterOf("rke2").Done(context.Background(), n)
+	require.NoError(t, err)
+	require.True(t, done)
+	c.broken.Store(true)
+	time.AfterFunc(time.Second, func() { c.broken.Store(false) })
+	carryOut(t, n, &node.LeaveMaintenance{Cluster: "rke2", Node: nodeID})
+}
+
 func TestEnteringIsDescribedWithEveryPodAndItsUndo(t *testing.T) {
 	e := enterOf("rke2")
 	e.Workloads = []string{"default/web"}
