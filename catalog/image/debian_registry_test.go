@@ -49,7 +49,7 @@ func TestPullFromDebiansRegistryWithPassword(t *testing.T) {
 
 // debianRegistry starts docker-registry on a free port and gives its host and
 // certificate.
-func debianRegistry(t *testing.T, dir string, pair tls.Certificate) (host, cert string) {
+func debianRegistry(t testing.TB, dir string, pair tls.Certificate) (host, cert string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	host = l.Addr().String()
@@ -75,7 +75,7 @@ func debianRegistry(t *testing.T, dir string, pair tls.Certificate) (host, cert 
 	return host, cert
 }
 
-func pemPair(t *testing.T, pair tls.Certificate) (cert, key string) {
+func pemPair(t testing.TB, pair tls.Certificate) (cert, key string) {
 	raw, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	require.NoError(t, err)
 	return pemText("CERTIFICATE", pair.Certificate[0]), pemText("PRIVATE KEY", raw)

@@ -1,6 +1,8 @@
 package image
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -9,6 +11,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -34,6 +38,8 @@ type faulty struct {
 	// before may answer a request itself (true) instead of the registry.
 	before   func(w http.ResponseWriter, r *http.Request) bool
 	requests []*http.Request
+	// account is what pushing takes, nil for nothing.
+	account authn.Authenticator
 }
 
 func newRegistry(t testing.TB, tls bool) *faulty {
@@ -45,6 +51,25 @@ func newRegistry(t testing.TB, tls bool) *faulty {
 		f.Start()
 	}
 	t.Cleanup(f.Close)
+	return f
+}
+
+// newDebianRegistry is Debian's docker-registry, with TLS and a password, behind
+// the same handler.
+func newDebianRegistry(t testing.TB) *faulty {
+	f := newRegistry(t, true)
+	host, cert := debianRegistry(t, t.TempDir(), f.TLS.Certificates[0])
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(cert))
+	f.inner = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "https", Host: host})
+			r.Out.Host = r.In.Host // for the places it names in its answers
+		},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+		ErrorLog:  log.New(io.Discard, "", 0),
+	}
+	f.account = &authn.Basic{Username: secretUser, Password: secretPassword}
 	return f
 }
 
@@ -73,7 +98,11 @@ func (f *faulty) push(repo string, img v1.Image) string {
 	f.misbehave(nil)
 	ref, err := name.ParseReference(f.host() + "/" + repo)
 	require.NoError(f.t, err)
-	require.NoError(f.t, remote.Write(ref, img, remote.WithTransport(f.Client().Transport)))
+	options := []remote.Option{remote.WithTransport(f.Client().Transport)}
+	if f.account != nil {
+		options = append(options, remote.WithAuth(f.account))
+	}
+	require.NoError(f.t, remote.Write(ref, img, options...))
 	f.misbehave(nil)
 	return f.host() + "/" + repo
 }
@@ -83,6 +112,9 @@ func (f *faulty) root(files map[string]string) string {
 	root := f.t.TempDir()
 	if c := f.Certificate(); c != nil {
 		write(f.t, root, "etc/containers/certs.d/"+f.host()+"/ca.crt", pemText("CERTIFICATE", c.Raw))
+	}
+	if f.account != nil {
+		write(f.t, root, "root/.docker/config.json", login(f.host(), secretUser, secretPassword))
 	}
 	for name, text := range files {
 		write(f.t, root, name, text)

@@ -69,6 +69,9 @@ type Limits struct {
 	// Wait is the longest sum of pauses that a registry may ask for in one
 	// request (default 5 minutes).
 	Wait time.Duration `json:"wait,omitempty"`
+	// Stall is how long a connection may give nothing before it counts as
+	// broken (default 1 minute).
+	Stall time.Duration `json:"stall,omitempty"`
 }
 
 func or[T comparable](v, def T) T {
@@ -91,6 +94,7 @@ func (l Limits) withDefaults() Limits {
 		Members:  or(l.Members, 100_000),
 		Depth:    or(l.Depth, 4),
 		Wait:     or(l.Wait, 5*time.Minute),
+		Stall:    or(l.Stall, time.Minute),
 	}
 }
 

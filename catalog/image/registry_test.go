@@ -1,16 +1,13 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,117 +53,6 @@ func TestPullFromARegistryWithItsOwnAuthority(t *testing.T) {
 	}
 }
 
-// Each fault of a registry or the way to it has its own name, and what passes
-// is got over without a word to the caller.
-func TestFaultsOfARegistryHaveTheirOwnNames(t *testing.T) {
-	big := imageOf(t, layerOf(t, ent{name: hostTree + "/e100.ko", data: realModule(t, release+"/e100.ko")}))
-	for _, tc := range []struct {
-		name  string
-		fault func(img *Image, n int, w http.ResponseWriter, r *http.Request) bool
-		code  Code
-		says  string
-		log   string
-	}{
-		{name: "breaks off once", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
-			return n == 1 && breakAfter(w, r, 1000)
-		}, log: "broke off after 1000 of"},
-		{name: "breaks off again and again", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
-			return n < 10 && breakAfter(w, r, 3000)
-		}, log: "going on from there"},
-		{name: "never gives more", fault: func(img *Image, n int, w http.ResponseWriter, r *http.Request) bool {
-			return breakAfter(w, r, 1000*min(1, 2-n))
-		}, code: Truncated, says: "ends after 1000 of"},
-		{name: "shorter than the manifest says", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			w.Write(make([]byte, 100))
-			return true
-		}, code: Truncated, says: "ends after 100 of"},
-		{name: "longer than the manifest says", fault: func(img *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("Content-Length", strconv.Itoa(1<<20))
-			w.Write(make([]byte, 1<<20))
-			return true
-		}, code: DigestMismatch, says: "the manifest says"},
-		{name: "other bytes", fault: func(img *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			w.Write(bytes.Repeat([]byte{1}, int(img.manifest.Layers[0].Size)))
-			return true
-		}, code: DigestMismatch, says: "not what its digest promises"},
-		{name: "too many requests, then served", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("Retry-After", "30")
-			return n <= 2 && status(w, http.StatusTooManyRequests)
-		}, log: "asks to wait 30 s"},
-		{name: "too many requests for ever", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("Retry-After", "200")
-			return status(w, http.StatusTooManyRequests)
-		}, code: RateLimited, says: "limits the rate"},
-		{name: "out of order for a while", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
-			return n <= 2 && status(w, http.StatusBadGateway)
-		}, log: "502"},
-		{name: "out of order", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			return status(w, http.StatusInternalServerError)
-		}, code: Unreachable, says: "keeps answering 500"},
-		{name: "no right to pull", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			return status(w, http.StatusForbidden)
-		}, code: Denied, says: "no right to pull"},
-		{name: "the layer is gone", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
-			return status(w, http.StatusNotFound)
-		}, code: NotFound, says: "does not exist"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f := newRegistry(t, true)
-			ref := f.push("d:1", big)
-			var said []string
-			img, err := openAt(t, ref, Options{Root: f.root(nil), Log: func(s string) { said = append(said, s) }})
-			require.NoError(t, err)
-			n := 0
-			f.misbehave(func(w http.ResponseWriter, r *http.Request) bool {
-				if !layerBlob(img, r) {
-					return false
-				}
-				n++
-				return tc.fault(img, n, &passOn{w, f.inner}, r)
-			})
-			dir := filepath.Join(t.TempDir(), "s")
-			_, err = img.Fetch(t.Context(), dir, Want{})
-			require.Equal(t, tc.code, CodeOf(err), "%v", err)
-			if tc.code == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, tc.says)
-				require.NoDirExists(t, dir)
-			}
-			require.Contains(t, strings.Join(said, "\n"), tc.log)
-		})
-	}
-}
-
-// passOn lets a fault serve the true bytes in part.
-type passOn struct {
-	http.ResponseWriter
-	inner http.Handler
-}
-
-func status(w http.ResponseWriter, code int) bool {
-	w.WriteHeader(code)
-	return true
-}
-
-// breakAfter sends n bytes of the true answer and drops the connection.
-func breakAfter(w http.ResponseWriter, r *http.Request, n int) bool {
-	p := w.(*passOn)
-	rec := httptest.NewRecorder()
-	p.inner.ServeHTTP(rec, r)
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
-	w.Header().Set("Content-Length", strconv.Itoa(rec.Body.Len()))
-	w.WriteHeader(rec.Code)
-	w.Write(rec.Body.Bytes()[:max(0, min(n, rec.Body.Len()))])
-	http.NewResponseController(w.(*passOn).ResponseWriter).Flush()
-	if n >= rec.Body.Len() {
-		return true
-	}
-	panic(http.ErrAbortHandler)
-}
-
 // A token that runs out between two requests or in the middle of a layer is
 // replaced once, unseen.
 func TestTokenIsRenewedInTheMiddleOfAPull(t *testing.T) {
@@ -192,6 +78,24 @@ func TestTokenIsRenewedInTheMiddleOfAPull(t *testing.T) {
 		require.Greater(t, k.issued, 2)
 		n = 0
 	}
+}
+
+// A new token that is rejected while the clocks differ is put down to them.
+func TestRejectedTokenOfAnotherClockIsNamed(t *testing.T) {
+	f := newRegistry(t, true)
+	ref := f.push("d:1", oneModule(t))
+	k := &tokens{uses: 0, left: map[string]int{}, host: f.host()}
+	f.misbehave(func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+		return k.handle(w, r)
+	})
+	root := f.root(map[string]string{"root/.docker/config.json": login(f.host(), secretUser, secretPassword)})
+	_, err := openAt(t, ref, Options{Root: root})
+	require.Equal(t, ClockSkew, CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "differ by 1h0m0s")
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Contains(t, e.Hint, "set this node's clock")
 }
 
 // Absent, wrong and insufficient credentials have different words, name the

@@ -12,13 +12,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A blob's connection may break this often without a single new byte before
-// the blob is said to be truncated; one that gives nothing for stallTime
-// counts as broken.
-const (
-	deadEnds  = 4
-	stallTime = 60 * time.Second
-)
+// deadEnds is how often a blob's connection may break without a single new byte
+// before the blob is said to be truncated. One that gives nothing for the limit
+// stall counts as broken.
+const deadEnds = 4
 
 // blobReader reads a blob and picks it up again where a connection broke. It
 // asks with plain "a-b" ranges, the only form that every registry knows.
@@ -49,7 +46,7 @@ func (b *blobReader) connect() error {
 	}
 	b.body, b.cancel = resp.Body, cancel
 	b.stall.Store(false)
-	b.stalled = time.AfterFunc(stallTime, func() { b.stall.Store(true); cancel() })
+	b.stalled = time.AfterFunc(b.e.opts.Limits.Stall, func() { b.stall.Store(true); cancel() })
 	if err := b.position(resp); err != nil {
 		b.Close()
 		return err
@@ -84,7 +81,7 @@ func (b *blobReader) Read(p []byte) (int, error) {
 		if n > 0 {
 			b.offset += int64(n)
 			b.dead = 0
-			b.stalled.Reset(stallTime)
+			b.stalled.Reset(b.e.opts.Limits.Stall)
 		}
 		if b.offset >= b.d.Size && err == nil && n > 0 {
 			return n, nil
