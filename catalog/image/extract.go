@@ -40,6 +40,8 @@ type extraction struct {
 	// it is done.
 	passes map[int]*pass
 	kept   func(*pass)
+	// later is firmware that is fetched when the modules are there.
+	later []laterFirmware
 }
 
 type written struct {

@@ -245,6 +245,9 @@ func (x *extraction) extract(ctx context.Context) error {
 	if err := x.readLayers(ctx, todo); err != nil {
 		return err
 	}
+	if err := x.fetchLater(ctx); err != nil {
+		return err
+	}
 	if err := x.unmet(); err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func (x *extraction) readModules(ctx context.Context, n int) (ok bool, err error
 func (x *extraction) byRange(n int) bool {
 	d := x.img.manifest.Layers[n]
 	_, remote := x.img.src.(*registrySource)
-	return remote && x.sel.want.limited() && d.Annotations[tocAnnotation] != "" && d.Annotations[releaseAnnotation] != ""
+	return remote && x.sel.want.limited() && d.Annotations[tocAnnotation] != "" &&
+		(d.Annotations[releaseAnnotation] != "" || d.Annotations[layerAnnotation] == "firmware")
 }
 
 // rangeReader reads files out of one layer.
@@ -67,7 +68,7 @@ func (r *rangeReader) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c := r.x.sel.classify(name, true); c != nothing {
+		if c := r.x.sel.classify(name, true); c != nothing && !r.x.over.hides(name, false) {
 			r.x.links[name] = link{layer: r.x.layer, target: l.LinkName, class: c}
 		}
 	}
@@ -80,19 +81,30 @@ func (r *rangeReader) read(ctx context.Context) error {
 		r.x.over.file(name)
 		r.x.found.file(name)
 	}
+	if r.d.Annotations[layerAnnotation] == "firmware" {
+		r.x.later = append(r.x.later, laterFirmware{r, r.x.layer, r.visible(t, firmware)})
+		return nil
+	}
 	deps, err := r.dependencies(ctx, t)
 	if err != nil {
 		return err
 	}
-	var wanted []tocFile
-	for _, f := range t.files {
-		if r.x.sel.classify(f.name, false) == tree && deps.wants(f.name) && len(f.chunks) > 0 && f.mode&0o6000 == 0 {
-			wanted = append(wanted, f)
-		}
-	}
+	wanted := slices.DeleteFunc(r.visible(t, tree), func(f tocFile) bool { return !deps.wants(f.name) })
 	return r.fetch(ctx, wanted, func(f tocFile, content io.Reader) error {
 		return r.x.write(f.name, f.size, content, tree)
 	})
+}
+
+// visible are the files of a class that can be fetched and that no layer above
+// hides.
+func (r *rangeReader) visible(t *toc, c class) []tocFile {
+	var out []tocFile
+	for _, f := range t.files {
+		if r.x.sel.classify(f.name, false) == c && !r.x.over.hides(f.name, false) && len(f.chunks) > 0 && f.mode&0o6000 == 0 {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // table reads the footer and the table of contents, mostly in one request.

@@ -99,8 +99,12 @@ func (x *extraction) keep(want Want, passes []*pass) error {
 			r.Wants[target] = append(r.Wants[target], keptLink{l.name, l.layer, l.class})
 		}
 	}
+	put := map[int]bool{} // layers of which more is to be fetched
+	for _, l := range x.later {
+		put[l.layer] = true
+	}
 	for _, p := range passes {
-		r.Layers[p.n] = keptPass{p.done, p.verified, p.own, p.names, p.links, p.border, p.spot}
+		r.Layers[p.n] = keptPass{p.done && !put[p.n], p.verified && !put[p.n], p.own, p.names, p.links, p.border, p.spot}
 	}
 	raw, err := json.Marshal(r)
 	if err != nil {
