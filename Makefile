@@ -6,7 +6,9 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 # The Debian packages that the tests, the benchmarks and the demo use.
 PACKAGES = qemu-system-x86 seabios squashfs-tools busybox-static kmod e2fsprogs docker-registry apache2-utils \
-           pciutils cpio gcc libc6-dev make libelf1 rpm ca-certificates git
+           pciutils cpio gcc libc6-dev make libelf1 rpm xz-utils bzip2 ca-certificates git
+# What fitout is measured beside.
+BENCH_PACKAGES = skopeo umoci openssl
 # Go's "./..." leaves testdata out, so the packages there that have tests are
 # named: those that start machines, and the others.
 TESTED   = $(patsubst %/,./%,$(sort $(dir $(wildcard testdata/*/*_test.go testdata/*/*/*_test.go))))
@@ -40,14 +42,15 @@ lint: ## formatting, vet
 	go vet ./... $(RIG) $(E2E)
 
 bench: deps build ## measure: size, start, scan, modules, images
+	@testdata/vm/deps $(BENCH_PACKAGES)
 	@ls -l build/fitout | awk '{printf "binary: %.2f MB\n", $$5/1e6}'
-	go test -run '^$$' -bench . -benchmem -timeout 60m ./... $(E2E)
+	go test -p 1 -run '^$$' -bench . -benchmem -timeout 90m ./... $(TESTED)
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for dir in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -r -n1 dirname | sort -u); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$dir/*_test.go); do \
 			echo "== $$dir $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$dir || exit 1; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x ./$$dir || exit 1; \
 		done; \
 	done
 
