@@ -90,9 +90,10 @@ func TestRandomKeysNeverBreakTheScreenOrActUnasked(t *testing.T) {
 			words := h.wordOf()
 			runs := len(h.engine.Started())
 			before := h.chosen()
+			_, risks := h.m.top().(*pages.Risks) // going back from there takes none
 			h.keys(k)
 			checkStep(t, h, seed, trail, w, hgt)
-			if k == "b" || k == "esc" || k == "left" {
+			if !risks && (k == "b" || k == "esc" || k == "left") {
 				require.Equal(t, before, h.chosen(), "seed %d: going back changed an answer: %v", seed, trail)
 			}
 			if now := len(h.engine.Started()); now > runs {
@@ -150,15 +151,10 @@ func (h *harness) chosen() string {
 	return string(data)
 }
 
-// seesCursor holds that a page with a list shows the line that the cursor is on,
-// and one into which text is typed where that goes.
+// seesCursor holds that a page with a list shows the line that the cursor is on.
 func (h *harness) seesCursor(trail []string) {
 	h.t.Helper()
 	view, marks := ansi.Strip(h.view()), h.m.c.Theme.Marks
-	if h.m.top().Typing() {
-		require.Contains(h.t, view, marks.Field, "%v:\n%s", trail, view)
-		return
-	}
 	switch h.m.top().(type) {
 	case *pages.Hardware:
 		if strings.Contains(view, "Nothing to fit out.") || strings.Contains(view, "No device matches") {
