@@ -140,9 +140,21 @@ func List(n *hostops.Node, stateDir string) ([]Listed, error) {
 	holder, held := Holder(n)
 	var out []Listed
 	for _, id := range all {
-		out = append(out, describe(n, stateDir, id, held && holder.Run == id))
+		l := describe(n, stateDir, id, held && holder.Run == id)
+		if l.Broken {
+			l = lookAgain(n, stateDir, id)
+		}
+		out = append(out, l)
 	}
 	return out, nil
+}
+
+// lookAgain reads a run anew that seemed to be cut short: its runner may have
+// begun, or ended, between the look at the lock and that at the journal. A runner
+// writes its end before it gives the lock up.
+func lookAgain(n *hostops.Node, stateDir, id string) Listed {
+	holder, held := Holder(n)
+	return describe(n, stateDir, id, held && holder.Run == id)
 }
 
 // final is the last step of a removal: those before it deleted files, and after
