@@ -22,7 +22,10 @@ import (
 // version is stamped by the build.
 var version = "0.1.0-dev"
 
-func main() { os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() {
+	hostops.BoundMemory()
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
 
 // execute is the whole program; it returns the exit code.
 func execute(args []string, in, out, errOut *os.File) int {

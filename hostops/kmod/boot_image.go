@@ -31,6 +31,7 @@ type bootImage struct {
 	mu      sync.Mutex
 	read    bool
 	exports map[string]Symbol // nil when there are none, or they were taken
+	problem string            // why there are none
 	cert    *x509.Certificate
 }
 
@@ -117,8 +118,26 @@ func (b *bootImage) readOnce() {
 			b.exports = image.Exports
 			return
 		}
+		if err == nil {
+			err = errors.New("it is of another build than the modules")
+		}
+		b.problem = fmt.Sprintf("%s was no help: %v", file, err)
 		b.n.Log.Debug("kernel image not usable for symbol versions", "file", file, "error", err)
 	}
+	if b.problem == "" {
+		b.problem = fmt.Sprintf("its image was not found (vmlinuz in %s, or boot/vmlinuz-%s)", b.k.Dir, b.k.Release)
+	}
+}
+
+// ImageProblem says why the file that boots this kernel did not tell what the
+// kernel exports; "" when it did, or was not asked.
+func (k *Kernel) ImageProblem() string {
+	if k.image == nil {
+		return ""
+	}
+	k.image.mu.Lock()
+	defer k.image.mu.Unlock()
+	return k.image.problem
 }
 
 // collect gives memory back. Decoders of kernel images take tens of MiB at once:

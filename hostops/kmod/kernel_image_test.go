@@ -63,6 +63,24 @@ func TestUnreadablePackingIsNamed(t *testing.T) {
 	}
 }
 
+// What the kernel exports stays open then, and the reason names the file.
+func TestKernelWithAnUnreadableImageSaysWhy(t *testing.T) {
+	n := newNode(t)
+	open := func() *kmod.Kernel {
+		k, err := kmod.OpenKernel(n, release, "")
+		require.NoError(t, err)
+		require.Empty(t, k.ImageProblem(), "not asked yet")
+		_, ok := k.Symbols.Lookup("no_such_symbol")
+		require.False(t, ok)
+		require.False(t, k.Symbols.Complete())
+		return k
+	}
+	require.Contains(t, open().ImageProblem(), "was not found (vmlinuz in "+modulesDir)
+	put(t, n, "/boot/vmlinuz-"+release, string(bootImage(append([]byte("\x5d\x00\x00\x80"), make([]byte, 4096)...))))
+	require.Contains(t, open().ImageProblem(), "/boot/vmlinuz-"+release+" was no help")
+	require.Contains(t, open().ImageProblem(), "packed with LZMA, which is not read here")
+}
+
 // An arm64 kernel's image says what its own modules say, each version of each
 // symbol, as it is and in the containers that distributions put it into.
 func TestArm64ImageAgreesWithItsModules(t *testing.T) {

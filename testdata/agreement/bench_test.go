@@ -45,6 +45,7 @@ func judgeFleet(b *testing.B, opts ...kmod.Option) {
 	previous, err := debian.Older(1)
 	require.NoError(b, err)
 	inv, node := fleet(b, previous, stock.Release), hostops.At(stock.Dir, nil)
+	hostops.BoundMemory() // as the program does
 	b.ReportAllocs()
 	before := used(b)
 	b.ResetTimer()

@@ -177,7 +177,11 @@ func (x *examination) report(m *image.Module, t symbolTally) {
 		x.add(f)
 	}
 	if len(t.unknown) > 0 {
-		x.add(finding.New("symbols-unknown", fmt.Sprint(len(t.unknown)), file(m), x.in.Release, x.settles()).With(few(t.unknown)...))
+		f := finding.New("symbols-unknown", fmt.Sprint(len(t.unknown)), file(m), x.in.Release, x.settles()).With(few(t.unknown)...)
+		if problem := x.in.Kernel.ImageProblem(); problem != "" {
+			f = f.With(problem)
+		}
+		x.add(f)
 	}
 	if len(t.listed) > 0 {
 		x.add(finding.New("symbols-unversioned", fmt.Sprint(len(t.listed)), file(m), x.in.Release).With(few(t.listed)...))
