@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"fitout/catalog/module"
 	"fitout/hostops"
 )
 
@@ -30,6 +31,8 @@ type bootImage struct {
 
 	mu      sync.Mutex
 	read    bool
+	both    bool              // the certificate will be asked for too
+	sought  bool              // it was looked for when the image was read
 	exports map[string]Symbol // nil when there are none, or they were taken
 	problem string            // why there are none
 	cert    *x509.Certificate
@@ -39,17 +42,36 @@ type bootImage struct {
 // the cache, else out of the image. nil: it is in neither.
 func (b *bootImage) certificate() *x509.Certificate {
 	b.mu.Lock()
-	cert, asked := b.recall(), b.read
-	if cert == nil {
-		b.readOnce()
-		cert = b.cert
+	fresh := !b.read
+	if b.recall() == nil && !b.sought && b.serial() != "" {
+		b.both, b.read = true, false
+		if b.readOnce(); !fresh {
+			b.exports = nil // they were taken before
+		}
 	}
-	fresh := b.read && !asked
+	cert := b.cert
+	fresh = fresh && b.read
 	b.mu.Unlock()
 	if fresh && b.cache != "" {
 		b.k.Symbols.keepImage()
 	}
 	return cert
+}
+
+// ExpectGenuine says that [Kernel.Genuine] will be asked about these modules. The
+// image is then read once for that and for what the kernel exports; else only
+// as far as the exports, which are in its first half.
+func (k *Kernel) ExpectGenuine(modules ...*module.Info) {
+	if k.image == nil || k.Signer == nil {
+		return
+	}
+	k.image.mu.Lock()
+	defer k.image.mu.Unlock()
+	for _, m := range modules {
+		if m.Signature != nil && m.Signature.Serial != "" && m.Signature.Serial == k.Signer.Serial {
+			k.image.both = true
+		}
+	}
 }
 
 // takeExports hands over what the kernel proper exports, once.
@@ -104,9 +126,9 @@ func (b *bootImage) readOnce() {
 		if err != nil {
 			continue
 		}
-		wanted := b.serial()
-		if b.cert != nil {
-			wanted = ""
+		wanted := ""
+		if b.both && b.cert == nil {
+			wanted, b.sought = b.serial(), true
 		}
 		image, err := ReadKernelImage(f, wanted)
 		_ = f.Close()

@@ -30,6 +30,11 @@ type orderer struct {
 func (x *examination) order() {
 	if x.in.Kernel != nil {
 		x.in.Kernel.Symbols.Prefer(x.targets...)
+		for _, name := range x.targets {
+			if m := x.byName[name]; m != nil {
+				x.in.Kernel.ExpectGenuine(m.Info)
+			}
+		}
 	}
 	o := &orderer{x: x, state: map[string]int{}, bad: map[string]bool{}}
 	// [A, B, C] means that A needs B needs C.
