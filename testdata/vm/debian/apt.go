@@ -16,7 +16,7 @@ import (
 // caller holds the apt lock.
 func resolve(meta Meta) (string, error) {
 	for try := 0; ; try++ {
-		out, err := run("", "apt-cache", "depends", "--no-recommends", "--no-suggests", string(meta))
+		out, err := aptCache("depends", "--no-recommends", "--no-suggests", string(meta))
 		if err == nil {
 			for line := range strings.Lines(out) {
 				if dep, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: linux-image-"); ok {
@@ -31,6 +31,18 @@ func resolve(meta Meta) (string, error) {
 			return cached(meta)
 		}
 	}
+}
+
+// aptCache asks apt's index. Containers' settings drop the parsed form of it, and
+// each question would cost seconds; here it is kept.
+func aptCache(args ...string) (string, error) {
+	dir, err := CacheDir("apt")
+	if err != nil {
+		return "", err
+	}
+	keep := []string{"-o", "Dir::Cache::pkgcache=" + filepath.Join(dir, "pkgcache.bin"),
+		"-o", "Dir::Cache::srcpkgcache=" + filepath.Join(dir, "srcpkgcache.bin")}
+	return run("", "apt-cache", append(keep, args...)...)
 }
 
 // flavours tells the releases of a meta-package's kernels.

@@ -146,7 +146,7 @@ func Releases() ([]string, error) {
 	if _, err := resolve(Stock); err != nil { // makes sure that apt's index is there
 		return nil, err
 	}
-	out, err := run("", "apt-cache", "pkgnames", "linux-image-6.1.0-")
+	out, err := aptCache("pkgnames", "linux-image-6.1.0-")
 	if err != nil {
 		return nil, err
 	}
