@@ -7,8 +7,6 @@ export CGO_ENABLED = 0
 # The Debian packages that the tests, the benchmarks and the demo use.
 PACKAGES = qemu-system-x86 seabios squashfs-tools busybox-static kmod e2fsprogs docker-registry apache2-utils \
            pciutils cpio gcc libc6-dev make libelf1 rpm xz-utils bzip2 ca-certificates git
-# What fitout is measured beside.
-BENCH_PACKAGES = skopeo umoci openssl
 # Go's "./..." leaves testdata out, so the packages there that have tests are
 # named: those that start machines, and the others.
 TESTED   = $(patsubst %/,./%,$(sort $(dir $(wildcard testdata/*/*_test.go testdata/*/*/*_test.go))))
@@ -42,7 +40,6 @@ lint: ## formatting, vet
 	go vet ./... $(RIG) $(E2E)
 
 bench: deps build ## measure: size, start, scan, modules, images
-	@testdata/vm/deps $(BENCH_PACKAGES)
 	@ls -l build/fitout | awk '{printf "binary: %.2f MB\n", $$5/1e6}'
 	go test -p 1 -run '^$$' -bench . -benchmem -timeout 90m ./... $(TESTED)
 

@@ -10,7 +10,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/vm/debian"
 )
+
+// onDisk is a directory that is no memory file system.
+func onDisk(t testing.TB) string {
+	base, err := debian.CacheDir("fetching")
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp(base, "")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
 
 // fitout builds the program.
 func fitout(t testing.TB) string {
