@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ const motdPath = "/run/motd.d/fitout"
 // anew, and the record goes away by itself.
 type Blocked struct {
 	GateResult
+	// Running is the kernel that ran when it was refused.
+	Running   string    `json:"running,omitempty"`
 	Since     time.Time `json:"since"`
 	Checked   time.Time `json:"checked"`
 	Retryable bool      `json:"retryable"` // always true: nothing is to be cleaned up by hand
@@ -56,7 +59,7 @@ func (r GateResult) record(ctx context.Context, n *hostops.Node, state string) {
 			shout(ctx, n, "fitout: "+r.Sentence())
 		}
 	} else {
-		b := Blocked{GateResult: r, Since: n.Now().UTC(), Checked: n.Now().UTC(), Retryable: true}
+		b := Blocked{GateResult: r, Running: n.Kernel.Release(), Since: n.Now().UTC(), Checked: n.Now().UTC(), Retryable: true}
 		for _, old := range ReadBlocked(n, state) {
 			if old.Kernel == r.Kernel {
 				b.Since = old.Since
@@ -70,13 +73,26 @@ func (r GateResult) record(ctx context.Context, n *hostops.Node, state string) {
 	writeMotd(n, state)
 }
 
+// forgetBlocked drops, at boot, the refusals made under another kernel: the node
+// has gone on, and whatever is tried from now on is judged anew.
+func forgetBlocked(n *hostops.Node, state string) {
+	for _, b := range ReadBlocked(n, state) {
+		if b.Running != "" && b.Running != n.Kernel.Release() {
+			_ = n.Remove(blockedPath(state, b.Kernel))
+		}
+	}
+	pruneDirs(n, path.Join(state, "blocked"), state)
+}
+
 // ClearBlocked drops the refusals whose obstacle is gone: the kernel has its
-// drivers now, or nothing is persisted any more. It returns how many stand.
+// drivers now, or nothing is persisted any more. What was refused for a driver
+// of the OS's own stands until the kernel is judged again. It returns how many
+// stand.
 func ClearBlocked(n *hostops.Node, state string) int {
 	kept, err := readKept(n, state)
 	left := 0
 	for _, b := range ReadBlocked(n, state) {
-		gone := err == nil
+		gone := err == nil && !b.losses(kept)
 		for _, d := range Persisted(kept) {
 			if covered(n, state, kept, d.Name, d.Load, b.Kernel) != nil && d.OnMissing != "continue" {
 				gone = false
@@ -91,6 +107,16 @@ func ClearBlocked(n *hostops.Node, state string) int {
 	pruneDirs(n, path.Join(state, "blocked"), state)
 	writeMotd(n, state)
 	return left
+}
+
+// losses says that a refusal was for more than the drivers that are kept.
+func (b Blocked) losses(kept []Kept) bool {
+	for _, m := range b.Misses {
+		if m.Driver != "" && !slices.ContainsFunc(kept, func(k Kept) bool { return k.Driver.Name == m.Driver }) {
+			return true
+		}
+	}
+	return false
 }
 
 // writeMotd makes the message of the day from what stands: refusals, and

@@ -178,6 +178,16 @@ func elementalMode(c *clue) string {
 	return "active"
 }
 
+// isRHCOS: the OS of an OpenShift or OKD cluster, whose machine-config operator
+// owns upgrades. Its os-release has ID=rhcos (OKD: scos), or that of the
+// distribution it is made of in the variant "coreos", and OPENSHIFT_VERSION.
+func isRHCOS(c *clue) bool {
+	if c.id("rhcos", "scos") || c.has("/etc/machine-config-daemon/currentconfig") {
+		return true
+	}
+	return c.os["VARIANT_ID"] == "coreos" && c.id("rhel", "centos") || c.os["OPENSHIFT_VERSION"] != ""
+}
+
 // ostreeTitle tells the relatives apart that share ostree.
 func ostreeTitle(c *clue) string {
 	name := c.os["PRETTY_NAME"]
@@ -185,7 +195,7 @@ func ostreeTitle(c *clue) string {
 		name = "ostree system"
 	}
 	switch {
-	case c.os["ID"] == "rhcos", c.has("/etc/machine-config-daemon/currentconfig"):
+	case isRHCOS(c):
 		return name + " (RHCOS, owned by the machine-config operator)"
 	case c.has("/run/composefs/staged-deployment", "/boot/bootc_composefs"):
 		return name + " (bootc, composefs backend)"
@@ -198,15 +208,4 @@ func ostreeTitle(c *clue) string {
 		return name + " (bootc)"
 	}
 	return name + " (plain ostree)"
-}
-
-// rebootsByItself finds agents that stage an update and reboot unasked.
-func rebootsByItself(n *hostops.Node) bool {
-	for _, p := range []string{"/usr/lib/systemd/system/zincati.service", "/usr/libexec/zincati",
-		"/usr/lib/systemd/system/bootc-fetch-apply-updates.timer"} {
-		if n.Exists(p) {
-			return true
-		}
-	}
-	return false
 }

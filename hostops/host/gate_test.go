@@ -270,7 +270,7 @@ func exitOf(err error) int {
 func TestStagedDeploymentWithoutItsDriverIsNotFinalised(t *testing.T) {
 	n, f, state, _ := gated(t, hosts.OSTree(true))
 	ctx := context.Background()
-	err := HookOstreeFinalize(ctx, n, state)
+	err := HookOstreeFinalize(ctx, n, state, GateOptions{})
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, kernelB)
 	require.Error(t, HookOstreeStaged(ctx, n, f.Layout(), GateOptions{}), "told while there is still time")
@@ -278,11 +278,11 @@ func TestStagedDeploymentWithoutItsDriverIsNotFinalised(t *testing.T) {
 	require.NoError(t, Allow(n, state, kernelB, "ops"))
 	require.NoError(t, HookOstreeStaged(ctx, n, f.Layout(), GateOptions{}))
 	require.NoError(t, HookOstreeWait(ctx, n, state, time.Millisecond), "reboots are not held any more")
-	require.NoError(t, HookOstreeFinalize(ctx, n, state), "looking did not use the override up")
-	require.Error(t, HookOstreeFinalize(ctx, n, state), "finalising did")
+	require.NoError(t, HookOstreeFinalize(ctx, n, state, GateOptions{}), "looking did not use the override up")
+	require.Error(t, HookOstreeFinalize(ctx, n, state, GateOptions{}), "finalising did")
 
 	require.NoError(t, n.Remove(StagedDeployment))
-	require.NoError(t, HookOstreeFinalize(ctx, n, state), "nothing is staged")
+	require.NoError(t, HookOstreeFinalize(ctx, n, state, GateOptions{}), "nothing is staged")
 }
 
 func TestStagedDeploymentWithABuildIsFinalised(t *testing.T) {
@@ -291,7 +291,7 @@ func TestStagedDeploymentWithABuildIsFinalised(t *testing.T) {
 	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
 	require.NoError(t, err)
 	apply(t, n, actions)
-	require.NoError(t, HookOstreeFinalize(context.Background(), n, f.Layout().State))
+	require.NoError(t, HookOstreeFinalize(context.Background(), n, f.Layout().State, GateOptions{}))
 	link, err := n.Readlink(f.Layout().releaseDir(kernelB) + "/kernel")
 	require.NoError(t, err)
 	require.Equal(t, "/usr/lib/modules/"+kernelB+"/kernel", link, "where it is once it runs")

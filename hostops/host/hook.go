@@ -56,9 +56,11 @@ func Hook(ctx context.Context, n *hostops.Node, args []string, build func(contex
 	case "kernel-prerm":
 		return HookKernelPrerm(ctx, n, *state, release)
 	case "ostree-finalize":
-		return HookOstreeFinalize(ctx, n, *state)
+		return HookOstreeFinalize(ctx, n, *state, o)
 	case "ostree-staged":
 		return HookOstreeStaged(ctx, n, layout(), o)
+	case "ostree-reboot":
+		return HookOstreeReboot(ctx, n, *state, o)
 	case "ostree-wait":
 		return HookOstreeWait(ctx, n, *state, *every)
 	}

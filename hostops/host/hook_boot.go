@@ -85,7 +85,9 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 	if err := writeRecord(n, bootPath(l.State), r); err != nil {
 		return r, err
 	}
+	forgetBlocked(n, l.State)
 	ClearBlocked(n, l.State)
+	holdAtBoot(ctx, n, l)
 	if len(bad) > 0 {
 		text := strings.Join(bad, "; ")
 		shout(ctx, n, "fitout: "+text)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,14 +20,15 @@ func stagedKernel(n *hostops.Node) *Kernel {
 }
 
 // HookOstreeFinalize stands in front of the finalisation at shutdown: an error
-// keeps the staged deployment from becoming the default. Nothing is fetched
-// then: the network is going down.
-func HookOstreeFinalize(ctx context.Context, n *hostops.Node, state string) error {
+// keeps the staged deployment from becoming the default. A build that is on the
+// node is still put in place then; the network is going down.
+func HookOstreeFinalize(ctx context.Context, n *hostops.Node, state string, o GateOptions) error {
 	k := stagedKernel(n)
 	if k == nil {
 		return nil
 	}
-	return judgeKernel(ctx, n, state, *k, GateOptions{Strength: BlocksFinalize})
+	o.Strength = BlocksFinalize
+	return judgeKernel(ctx, n, state, *k, o)
 }
 
 // HookOstreeStaged looks at a deployment as soon as it is staged, while there
@@ -56,22 +58,62 @@ func HookOstreeStaged(ctx context.Context, n *hostops.Node, l Layout, o GateOpti
 	return systemctl(ctx, n, "stop", holdUnit)
 }
 
+// HookOstreeReboot stands where an agent's own reboot would be: it reboots when
+// a deployment is staged and its kernel has every driver, or was allowed.
+func HookOstreeReboot(ctx context.Context, n *hostops.Node, state string, o GateOptions) error {
+	k := stagedKernel(n)
+	if k == nil {
+		return nil
+	}
+	o.Strength = BlocksFinalize
+	if !n.Exists(allowPath(state, k.Release)) {
+		if err := judgeKernel(ctx, n, state, *k, o); err != nil {
+			return fmt.Errorf("no reboot into the update: %w", err)
+		}
+	}
+	return systemctl(ctx, n, "reboot")
+}
+
 // HookOstreeWait runs under the shutdown inhibitor: it ends, and lets go, when
-// no uncovered kernel is staged any more or an override was given.
+// nothing is left to hold reboots for.
 func HookOstreeWait(ctx context.Context, n *hostops.Node, state string, every time.Duration) error {
-	for {
-		k := stagedKernel(n)
-		if k == nil || n.Exists(allowPath(state, k.Release)) {
-			return nil
-		}
-		kept, err := readKept(n, state)
-		if err == nil && Gate(ctx, n, state, *k, Persisted(kept), GateOptions{Rehearse: true, Strength: BlocksFinalize, Losses: Losses(n, *k, kept)}).Allow {
-			return nil
-		}
+	for holds(ctx, n, state) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(every):
 		}
+	}
+	return nil
+}
+
+// holds says whether an agent's reboots are to be held: an uncovered kernel is
+// staged and was not allowed. With nothing staged, a refusal that stands holds
+// too: the agent will stage that kernel again and reboot at once, sooner than
+// anybody can look at it.
+func holds(ctx context.Context, n *hostops.Node, state string) bool {
+	if k := stagedKernel(n); k != nil {
+		if n.Exists(allowPath(state, k.Release)) {
+			return false
+		}
+		kept, err := readKept(n, state)
+		return err != nil || !Gate(ctx, n, state, *k, Persisted(kept), GateOptions{Rehearse: true, Strength: BlocksFinalize, Losses: Losses(n, *k, kept)}).Allow
+	}
+	ClearBlocked(n, state)
+	for _, b := range ReadBlocked(n, state) {
+		if !n.Exists(allowPath(state, b.Kernel)) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdAtBoot takes up the hold of the boot before, which ended in a refusal.
+func holdAtBoot(ctx context.Context, n *hostops.Node, l Layout) {
+	if !l.HoldInhibitor || len(ReadBlocked(n, l.State)) == 0 {
+		return
+	}
+	if err := systemctl(ctx, n, "start", "--no-block", holdUnit); err != nil {
+		n.Log.Warn("reboots are not held", "err", err)
 	}
 }

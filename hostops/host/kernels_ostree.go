@@ -1,9 +1,9 @@
 package host
 
 import (
-	"bytes"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,10 +13,9 @@ import (
 
 // deployment is one ostree deployment on disk.
 type deployment struct {
-	dir      string // /ostree/deploy/OS/deploy/CHECKSUM.SERIAL
-	checksum string
-	release  string // directory below usr/lib/modules that holds vmlinuz
-	roles    []Role
+	dir     string // /ostree/deploy/OS/deploy/CHECKSUM.SERIAL
+	release string // directory below usr/lib/modules that holds vmlinuz
+	roles   []Role
 }
 
 // StagedDeployment is written by ostree when a deployment waits for shutdown.
@@ -55,20 +54,19 @@ func addRoles(have, more []Role) []Role {
 func deployments(n *hostops.Node) []deployment {
 	booted := bootedDeployment(n)
 	next := defaultDeployment(n)
-	staged, _ := n.ReadFile(StagedDeployment)
+	staged := stagedName(n)
 	var out []deployment
 	for _, v := range n.Glob("/ostree/deploy/*/deploy/*/usr/lib/modules/*/vmlinuz") {
 		rel := path.Base(path.Dir(v))
 		dir, _, _ := strings.Cut(v, "/usr/lib/modules/")
-		sum, _, _ := strings.Cut(path.Base(dir), ".")
-		d := deployment{dir: dir, checksum: sum, release: rel}
+		d := deployment{dir: dir, release: rel}
 		switch {
 		case sameDeployment(dir, booted):
 			d.roles = append(d.roles, Running)
-			if len(staged) == 0 && (next == "" || sameDeployment(dir, next)) {
+			if staged == "" && (next == "" || sameDeployment(dir, next)) {
 				d.roles = append(d.roles, Next)
 			}
-		case len(staged) > 0 && bytes.Contains(staged, []byte(sum)):
+		case staged != "" && path.Base(dir) == staged:
 			d.roles = append(d.roles, Staged)
 		case sameDeployment(dir, next):
 			d.roles = append(d.roles, Next)
@@ -78,6 +76,20 @@ func deployments(n *hostops.Node) []deployment {
 		out = append(out, d)
 	}
 	return out
+}
+
+var deploymentName = regexp.MustCompile(`[0-9a-f]{64}\.[0-9]+`)
+
+// stagedName is the CHECKSUM.SERIAL of the deployment that is staged, "" for
+// none. The file is a GVariant of type a{sv}; its first entry is the target, the
+// deployment that its /etc is merged from may follow (libostree,
+// ostree-sysroot-deploy.c).
+func stagedName(n *hostops.Node) string {
+	b, err := n.ReadFile(StagedDeployment)
+	if err != nil {
+		return ""
+	}
+	return string(deploymentName.Find(b))
 }
 
 // bootedDeployment follows ostree= of the command line, which is a link to

@@ -39,7 +39,7 @@ func TestNextKernelThatDropsADriverTheNodeLivesOnIsStopped(t *testing.T) {
 		Reason: "the device is bound to it now, and no module of " + kernelB + " drives it; it carries mgmt-br"}}, got)
 
 	// Nothing of fitout's is persisted, and the gate refuses all the same.
-	err := HookOstreeFinalize(context.Background(), n, ordinaryState)
+	err := HookOstreeFinalize(context.Background(), n, ordinaryState, GateOptions{})
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "mgmt-br")
 

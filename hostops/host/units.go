@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"path"
-	"strings"
 
 	"fitout/hostops"
 )
@@ -126,11 +125,16 @@ ExecStart=%s hook ostree-staged --state %s
 	if l.HoldInhibitor {
 		out = append(out, TextFile{Path: path.Join(l.UnitDir, holdUnit), Mode: 0o644, Content: fmt.Sprintf(`# Made by fitout: keeps an update agent from rebooting, in a loop, into a kernel that is refused.
 [Unit]
-Description=Hold reboots while a kernel without its drivers is staged
+Description=Hold reboots while a kernel without its drivers is staged or was refused
 
 [Service]
 ExecStart=/usr/bin/systemd-inhibit --what=shutdown --mode=block --who=fitout --why="a kernel without its drivers is staged; see fitout status" %s hook ostree-wait --state %s
+Restart=on-failure
+RestartSec=10
 `, l.bin(), l.State)})
+	}
+	if guard {
+		out = append(out, agentTexts(n, l)...)
 	}
 	return out
 }
@@ -140,18 +144,8 @@ const holdUnit = "fitout-hold.service"
 // finalizeCommands are the unit's own ExecStop lines, which the drop-in has to
 // repeat after clearing them.
 func finalizeCommands(n *hostops.Node) []string {
-	var out []string
-	text, _ := n.ReadString("/usr/lib/systemd/system/" + finalizeUnit)
-	if text == "" {
-		text, _ = n.ReadString("/lib/systemd/system/" + finalizeUnit)
+	if out := unitCommands(n, finalizeUnit, "ExecStop"); len(out) > 0 {
+		return out
 	}
-	for _, line := range strings.Split(text, "\n") {
-		if cmd, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStop="); ok && cmd != "" {
-			out = append(out, cmd)
-		}
-	}
-	if len(out) == 0 {
-		return []string{"/usr/bin/ostree admin finalize-staged"}
-	}
-	return out
+	return []string{"/usr/bin/ostree admin finalize-staged"}
 }

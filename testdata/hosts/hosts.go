@@ -184,8 +184,8 @@ func OSTree(staged bool) Files {
 			"/usr/lib/systemd/system/ostree-finalize-staged.service":  "[Service]\nExecStop=/usr/bin/ostree admin finalize-staged\n",
 		})
 	if staged {
-		// A GVariant a{sv}; what matters is that it names the checksum.
-		out["/run/ostree/staged-deployment"] = "target\x00checksum\x00" + SumB + "\x00"
+		// A GVariant a{sv}, of which the names are here.
+		out["/run/ostree/staged-deployment"] = "target\x00name\x00" + SumB + ".0\x00merge-deployment\x00name\x00" + SumA + ".0\x00"
 	}
 	return out
 }
