@@ -60,7 +60,7 @@ func (e *Engine) Start(_ context.Context, p *plan.Plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	set, err := e.settings()
+	set, err := actions.ReadSettings(e.Node)
 	if err != nil {
 		return "", err
 	}

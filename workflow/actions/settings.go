@@ -2,46 +2,65 @@ package actions
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"path"
 	"time"
 
 	"fitout/catalog/image"
 	"fitout/catalog/strict"
 	"fitout/hostops"
+	"fitout/hostops/host"
 )
 
-// SettingsFile holds what an administrator has set for this node.
+// SettingsFile holds what an administrator has set for this node; where /etc is
+// not kept, config.yaml in the state directory does.
 const SettingsFile = "/etc/fitout/config.yaml"
 
-// settings are the content of the file, which need not be there.
-type settings struct {
+// Settings are the content of the file, which need not be there.
+type Settings struct {
 	APIVersion string        `yaml:"apiVersion"`
 	Kind       string        `yaml:"kind"`
-	Images     imageSettings `yaml:"images"`
+	Images     imageSettings `yaml:"images,omitempty"`
+	Runs       RunsSettings  `yaml:"runs,omitempty"`
 }
 
+// RunsSettings are about the record of runs.
+type RunsSettings struct {
+	// Keep is how many runs are kept. Those that can still be undone are kept
+	// beyond that.
+	Keep int `yaml:"keep,omitempty"`
+}
+
+// keepRuns is how many runs are kept where nothing else is set: 5 MiB each at
+// most, some 50 KiB usually.
+const keepRuns = 50
+
 type imageSettings struct {
-	Limits imageLimits `yaml:"limits"`
+	Limits imageLimits `yaml:"limits,omitempty"`
 }
 
 // imageLimits are those of [image.Limits], under the names that errors use.
 type imageLimits struct {
-	Entries  int64  `yaml:"entries"`
-	Files    int64  `yaml:"files"`
-	Bytes    int64  `yaml:"bytes"`
-	Name     int    `yaml:"name"`
-	Ratio    int64  `yaml:"ratio"`
-	Window   int64  `yaml:"window"`
-	Manifest int64  `yaml:"manifest"`
-	Members  int    `yaml:"members"`
-	Depth    int    `yaml:"depth"`
-	Wait     string `yaml:"wait"`
+	Entries  int64  `yaml:"entries,omitempty"`
+	Files    int64  `yaml:"files,omitempty"`
+	Bytes    int64  `yaml:"bytes,omitempty"`
+	Name     int    `yaml:"name,omitempty"`
+	Ratio    int64  `yaml:"ratio,omitempty"`
+	Window   int64  `yaml:"window,omitempty"`
+	Manifest int64  `yaml:"manifest,omitempty"`
+	Members  int    `yaml:"members,omitempty"`
+	Depth    int    `yaml:"depth,omitempty"`
+	Wait     string `yaml:"wait,omitempty"`
 }
 
 // Check implements strict.Checker.
-func (s *settings) Check(r *strict.Report) {
+func (s *Settings) Check(r *strict.Report) {
 	if s.APIVersion != "fitout/v1" || s.Kind != "Config" {
 		r.Bad(nil, "this is no fitout settings file: it begins with apiVersion: fitout/v1 and kind: Config")
+	}
+	if s.Runs.Keep < 0 || s.Runs.Keep == 0 && r.Has("runs", "keep") {
+		r.Bad([]any{"runs", "keep"}, "runs.keep must be a number of runs, 1 or more")
 	}
 	l := s.Images.Limits
 	for name, n := range map[string]int64{"entries": l.Entries, "files": l.Files, "bytes": l.Bytes, "name": int64(l.Name), "ratio": l.Ratio,
@@ -55,17 +74,26 @@ func (s *settings) Check(r *strict.Report) {
 	}
 }
 
-// limits are the bounds for reading images that are set on this node. A file
-// that is not valid is an error: to go on with the defaults would hide it.
+// ReadSettings reads the node's settings. A file that is not valid is an error:
+// to go on with the defaults would hide it.
+func ReadSettings(n *hostops.Node) (*Settings, error) {
+	s := &Settings{Runs: RunsSettings{Keep: keepRuns}}
+	for _, file := range []string{SettingsFile, path.Join(host.Detect(n).Facts().StateDir, path.Base(SettingsFile))} {
+		raw, err := n.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the settings: %w", err)
+		}
+		return s, strict.Decode(file, raw, s)
+	}
+	return s, nil
+}
+
+// limits are the bounds for reading images that are set on this node.
 func limits(n *hostops.Node) (image.Limits, error) {
-	raw, err := n.ReadFile(SettingsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return image.Limits{}, nil
-	}
-	var s settings
-	if err == nil {
-		err = strict.Decode(SettingsFile, raw, &s)
-	}
+	s, err := ReadSettings(n)
 	if err != nil {
 		return image.Limits{}, err
 	}

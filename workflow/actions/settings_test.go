@@ -24,13 +24,21 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, image.Limits{Entries: 1, Files: 2, Bytes: 3, Name: 4, Ratio: 5, Window: 6, Manifest: 7, Members: 8, Depth: 9, Wait: 10 * time.Minute}, opts.Limits)
 
+	// One file for all: runs and images beside each other.
+	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{entries: 1}\nruns: {keep: 7}\n"), 0o644))
+	set, err := ReadSettings(n)
+	require.NoError(t, err)
+	require.Equal(t, 7, set.Runs.Keep)
+	require.Equal(t, int64(1), set.Images.Limits.Entries)
+
 	for text, says := range map[string]string{
-		start + "{windw: 1}\n":      "window",
-		start + "{window: 0}\n":     "images.limits.window must be a number above 0",
-		start + "{window: big}\n":   "window",
-		start + "{wait: soon}\n":    "images.limits.wait must be a duration",
-		"kind: Other\n":             "this is no fitout settings file",
-		"apiVersion: fitout/v1\n: ": SettingsFile,
+		start + "{windw: 1}\n":          "window",
+		start + "{window: 0}\n":         "images.limits.window must be a number above 0",
+		start + "{window: big}\n":       "window",
+		start + "{wait: soon}\n":        "images.limits.wait must be a duration",
+		start + "{}\nruns: {keep: 0}\n": "runs.keep",
+		"kind: Other\n":                 "this is no fitout settings file",
+		"apiVersion: fitout/v1\n: ":     SettingsFile,
 	} {
 		require.NoError(t, n.WriteFile(SettingsFile, []byte(text), 0o644))
 		_, err = Options(n, nil, false)
