@@ -1,0 +1,83 @@
+package e2e_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/elemental"
+	"fitout/testdata/images"
+	"fitout/testdata/vm"
+	"fitout/testdata/vm/debian"
+)
+
+// upgradeLimit: an image is dumped and made anew under emulation.
+const upgradeLimit = 8 * time.Minute
+
+func (n node) activeImage() string {
+	n.t.Helper()
+	return n.ok("readlink /run/initramfs/elemental-state/.snapshots/active")
+}
+
+// An Elemental node, its root the read-only image that the toolkit makes: a
+// driver kept there survives a reboot and an upgrade to another kernel; an
+// upgrade that would lose it is stopped where strict is on, and told before the
+// reboot where it is not.
+func TestElementalNodeThroughItsUpgrades(t *testing.T) {
+	t.Parallel()
+	stock := kernel(t, debian.Stock)
+	older, err := debian.Older(1)
+	require.NoError(t, err)
+	oldest, err := debian.Older(2)
+	require.NoError(t, err)
+	osImages, drivers := t.TempDir(), t.TempDir()
+	for name, k := range map[string]debian.Kernel{"first": older, "second": stock, "uncovered": oldest} {
+		require.NoError(t, vm.ElementalImage(filepath.Join(osImages, name+".img"), k, elemental.Toolkit(t), "e1000e"))
+	}
+	build(t, images.Spec{Kernels: []debian.Kernel{older, stock}, Modules: []string{"e1000e"}, PerKernel: true}).layout(drivers, "1")
+
+	n := start(t, vm.Config{
+		Kernel: older, Elemental: filepath.Join(osImages, "first.img"), Memory: 2048,
+		Devices: []string{"e1000e,addr=05.0"},
+		Media:   map[string]string{"os": osImages, "drivers": drivers},
+	})
+	require.Equal(t, "", n.driver("05.0"))
+	n.apply(0, answer{id: e1000eID, image: "oci:/media/drivers:1", when: "load-now+persist", licence: "e1000e"})
+	require.Equal(t, "e1000e", n.driver("05.0"))
+	hook := n.ok("cat /oem/95_fitout_e1000e.yaml")
+
+	require.NoError(t, n.Reboot())
+	require.Equal(t, "e1000e", n.driver("05.0"), "after a reboot, from the tree")
+	require.NotContains(t, n.ok("fitout status"), "DRIFT")
+
+	upgrade := func(code int, args string) string {
+		out, got := n.RunFor(upgradeLimit, "elemental upgrade --logfile /run/upgrade.log "+args+"; r=$?; sync; cat /run/upgrade.log; exit $r")
+		require.Equal(t, code, got, "%s", out)
+		require.Equal(t, hook, n.ok("cat /oem/95_fitout_e1000e.yaml"), "/oem is whole")
+		require.NotContains(t, n.ok("cat /proc/mounts"), "workingtree")
+		return out
+	}
+	upgrade(0, "--system file:///media/os/second.img")
+	require.Equal(t, "2/snapshot.img", n.activeImage())
+	n.ok("fitout needs-reboot") // 0: yes
+	require.NoError(t, n.Boot(stock))
+	require.Equal(t, "e1000e", n.driver("05.0"), "in the new image, on its kernel")
+	require.Contains(t, n.ok("modinfo -n e1000e"), "/updates/fitout/e1000e/e1000e.ko")
+	n.ok("test -s /usr/lib/modules/" + stock.Release + "/updates/fitout/e1000e/e1000e.ko")
+	require.NotContains(t, n.ok("fitout status"), "DRIFT")
+
+	t.Run("an upgrade without a build is stopped where strict is on", func(t *testing.T) {
+		upgrade(1, "--strict --system file:///media/os/uncovered.img")
+		require.Equal(t, "2/snapshot.img", n.activeImage())
+		said := n.ok("fitout status; cat /run/motd.d/fitout")
+		require.Contains(t, said, oldest.Release)
+		require.Contains(t, said, "e1000e")
+	})
+	t.Run("and told before the reboot where it is not", func(t *testing.T) {
+		upgrade(0, "--system file:///media/os/uncovered.img")
+		require.Contains(t, n.ok("fitout status"), "THE NEW OS IMAGE LACKS e1000e")
+		require.Contains(t, n.exits(6, "fitout check"), "Kernel "+oldest.Release, "the image that boots next is looked into")
+	})
+}
