@@ -22,10 +22,10 @@ type second struct{ node }
 func (s second) screen(text string) string {
 	s.t.Helper()
 	var shown string
-	require.Eventually(s.t, func() bool {
+	for end := time.Now().Add(patience); !strings.Contains(shown, text); time.Sleep(300 * time.Millisecond) {
+		require.True(s.t, time.Now().Before(end), "the second console does not show %q, but:\n%s", text, shown)
 		shown, _ = s.Run("cat /tmp/second")
-		return strings.Contains(shown, text)
-	}, patience, 300*time.Millisecond, "the second console does not show %q", text)
+	}
 	return shown
 }
 
