@@ -31,7 +31,7 @@ func (s second) screen(text string) string {
 
 func (s second) keys(keys string) {
 	s.t.Helper()
-	time.Sleep(pause) // the page is deaf for a moment
+	time.Sleep(3 * pause) // the page is deaf for a moment, longer on a busy host
 	s.ok("printf '" + keys + "' >/tmp/keys")
 }
 
