@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 
 	"fitout/catalog"
@@ -60,6 +61,9 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 		return e.CheckKernel(ctx, kernel.Release, root)
 	}
 	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir)
+	if err == nil && !e.Node.Exists(path.Join(kernel.Dir, "modules.alias")) {
+		err = fmt.Errorf("%s has no modules.alias", kernel.Dir) // a root that was never indexed lists no device at all
+	}
 	if err != nil {
 		return nil, stopf(ExitForbidden, "kernel-unreadable", "", "reading the modules of %s: %v", kernel.Release, err)
 	}

@@ -264,6 +264,13 @@ func TestCheckNamesADeviceThatTheNextKernelDrops(t *testing.T) {
 	require.Equal(t, "nvme", doc.Devices[0].Driver)
 	require.Equal(t, nodes.Disk.Address, doc.Devices[0].Address)
 
+	// A kernel without an index is not taken for one that drops nothing.
+	next("6.9.0-3-amd64", "")
+	require.NoError(t, n.Remove("/lib/modules/6.9.0-3-amd64/modules.alias"))
+	r = call(t, "--root", root, "check", "--kernel", "6.9.0-3-amd64")
+	require.Equal(t, 6, r.code, r.out)
+	require.Contains(t, r.err, "has no modules.alias")
+
 	r = call(t, "--root", root, "check", "--kernel", "6.9.0-2-amd64", "--rehearse")
 	require.Equal(t, 0, r.code, r.out+r.err)
 }
