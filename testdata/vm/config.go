@@ -33,10 +33,14 @@ import (
 	"fitout/testdata/vm/debian"
 )
 
-// Config says what machine to start. Only Kernel is required.
+// Config says what machine to start. Only Kernel is required, or Disk.
 type Config struct {
 	// Kernel is booted.
 	Kernel debian.Kernel
+	// Disk is what the machine boots from in place of a Kernel: an installed
+	// system with its own init. Kernel, AlsoInstalled, RemoveModules and Files
+	// are of no use then.
+	Disk *Disk
 	// AlsoInstalled kernels are in /boot and /lib/modules too (Machine.Boot
 	// goes there).
 	AlsoInstalled []debian.Kernel
@@ -86,6 +90,24 @@ type Config struct {
 	AnswerQueries bool
 }
 
+// Disk is the disk of an installed system, which boots as its own boot loader
+// says: at every start and reboot, also when the system itself asks for one.
+type Disk struct {
+	// Image is a raw image; the machine has a copy.
+	Image string
+	// Loader stands for the boot loader: it reads what the disk, which no
+	// machine has open then, boots next. Files that it takes out go to dir.
+	Loader func(disk, dir string) (Boot, error)
+}
+
+// Boot is what a boot loader hands over to.
+type Boot struct {
+	// Kernel and Initramfs are files of this host.
+	Kernel, Initramfs string
+	// Options is the kernel's command line.
+	Options string
+}
+
 // kernels are all that are installed, the booted one first.
 func (c Config) kernels() []debian.Kernel {
 	return append([]debian.Kernel{c.Kernel}, c.AlsoInstalled...)
@@ -111,8 +133,8 @@ func deviceArg(desc string) string {
 }
 
 // qemuArgs is QEMU's command line for a machine whose disks and sockets lie in
-// dir.
-func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs string) []string {
+// dir; root is its read-only root, "" for one that boots from its own disk.
+func (c Config) qemuArgs(dir, root string, boot Boot) []string {
 	memory, cpus := c.Memory, c.CPUs
 	if memory == 0 {
 		memory = 1024
@@ -123,7 +145,7 @@ func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs strin
 	args := []string{
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-S",
-		"-kernel", kernel.Vmlinuz(), "-initrd", initramfs, "-append", strings.TrimSpace(kernelArgs + " " + c.Cmdline),
+		"-kernel", boot.Kernel, "-initrd", boot.Initramfs, "-append", strings.TrimSpace(boot.Options + " " + kernelArgs + " " + c.Cmdline),
 		"-qmp", "unix:" + filepath.Join(dir, "qmp") + ",server=on,wait=off",
 	}
 	for _, port := range []string{"console", "agent"} {
@@ -143,10 +165,15 @@ func (c Config) qemuArgs(dir string, kernel debian.Kernel, root, initramfs strin
 			"-device", fmt.Sprintf("virtio-blk-pci,drive=disk-%s,serial=%s,addr=%x.0", name, name, slot))
 		slot++
 	}
-	if c.Elemental == "" {
-		disk("root", root, true)
+	if c.Disk != nil {
+		disk("disk", filepath.Join(dir, "disk"), false)
+		args = append(args, "-no-reboot")
+	} else {
+		if c.Elemental == "" {
+			disk("root", root, true)
+		}
+		disk("persist", filepath.Join(dir, "persist.ext4"), false)
 	}
-	disk("persist", filepath.Join(dir, "persist.ext4"), false)
 	if len(c.Tools) > 0 {
 		disk("tools", filepath.Join(dir, "tools.squashfs"), true)
 	}
@@ -199,6 +226,9 @@ func (c Config) makeDisks(dir string) error {
 		if err := errors.Join(file.Truncate(64<<20), file.Close()); err != nil {
 			return err
 		}
+	}
+	if c.Disk != nil {
+		return run("", "cp", "--sparse=always", "--", c.Disk.Image, filepath.Join(dir, "disk"))
 	}
 	return c.makePersist(dir)
 }

@@ -63,7 +63,7 @@ func ElementalImage(file string, k debian.Kernel, toolkit string, remove ...stri
 // they depend on.
 func needed(k debian.Kernel) ([]string, error) {
 	var names []string
-	for _, name := range append(slices.Clone(bootModules), "virtio_net", "ptp", "pps_core") {
+	for _, name := range append(slices.Clone(readOnlyModules), "virtio_net", "ptp", "pps_core") {
 		if _, err := k.Module(name); err != nil {
 			continue // built into this kernel
 		}

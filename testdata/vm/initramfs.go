@@ -16,51 +16,85 @@ import (
 	"fitout/testdata/vm/debian"
 )
 
-// bootModules are needed to reach the root. crc32c_generic: ext4 asks the
-// kernel's crypto layer for crc32c, which is no dependency that depmod sees.
-var bootModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "squashfs", "overlay", "ext4", "loop"}
+// Initramfs is an initramfs with busybox, modules to load in order, and a first
+// process, which finds their names in /modules/order.
+type Initramfs struct {
+	Kernel debian.Kernel
+	// Init is the first process' text.
+	Init []byte
+	// Modules are loaded, with what they need; those built in are left out.
+	Modules []string
+	// Files are programs and libraries of this host: path in the initramfs
+	// (without the first slash) → path here.
+	Files map[string]string
+}
 
-// buildInitramfs returns the initramfs for a kernel, built once for each
-// content. It is not compressed: unpacking under emulation costs more than
-// reading.
+// DiskModules reach a disk of QEMU's with an ext4 on it. crc32c_generic: ext4
+// asks the kernel's crypto layer for crc32c, which is no dependency that depmod
+// sees.
+var DiskModules = []string{"crc32c_generic", "virtio_pci", "virtio_blk", "ext4"}
+
+// readOnlyModules reach a root in a squashfs too, with an overlay on it.
+var readOnlyModules = append([]string{"squashfs", "overlay", "loop"}, DiskModules...)
+
+// Bytes is the archive. It is not compressed: unpacking under emulation costs
+// more than reading.
+func (i Initramfs) Bytes() ([]byte, error) {
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return nil, fmt.Errorf("%w: install busybox-static (make deps)", err)
+	}
+	var c cpio
+	for _, d := range []string{"bin", "dev", "proc", "run", "sys", "newroot", "persist", "modules"} {
+		c.dir(d)
+	}
+	c.node("dev/console", 0o020600, 5, 1)
+	c.file("init", 0o755, i.Init)
+	c.file("bin/busybox", 0o755, busybox)
+	made := map[string]bool{"bin": true}
+	for _, name := range sortedKeys(i.Files) {
+		data, err := os.ReadFile(i.Files[name])
+		if err != nil {
+			return nil, err
+		}
+		for at, r := range name {
+			if dir := name[:at]; r == '/' && !made[dir] {
+				c.dir(dir)
+				made[dir] = true
+			}
+		}
+		c.file(name, 0o755, data)
+	}
+	if err := addModules(&c, i.Kernel, i.Modules); err != nil {
+		return nil, err
+	}
+	return c.end(), nil
+}
+
+// buildInitramfs returns the initramfs of a machine with a read-only root, built
+// once for each content.
 func buildInitramfs(k debian.Kernel) (string, error) {
 	init, err := guest.ReadFile("guest/initramfs-init")
 	if err != nil {
 		return "", err
 	}
-	busybox, err := os.ReadFile("/bin/busybox")
+	data, err := Initramfs{Kernel: k, Init: init, Modules: readOnlyModules}.Bytes()
 	if err != nil {
-		return "", fmt.Errorf("%w: install busybox-static (make deps)", err)
+		return "", err
 	}
-	h := sha256.New()
-	fmt.Fprintln(h, format, k.Release, bootModules)
-	h.Write(init)
-	h.Write(busybox)
 	dir, err := debian.CacheDir("vm")
 	if err != nil {
 		return "", err
 	}
-	image := filepath.Join(dir, "initramfs-"+hex.EncodeToString(h.Sum(nil))[:16]+".cpio")
-	err = once(image, func(tmp string) error {
-		var c cpio
-		for _, d := range []string{"bin", "dev", "proc", "sys", "newroot", "persist", "modules"} {
-			c.dir(d)
-		}
-		c.node("dev/console", 0o020600, 5, 1)
-		c.file("init", 0o755, init)
-		c.file("bin/busybox", 0o755, busybox)
-		if err := addBootModules(&c, k); err != nil {
-			return err
-		}
-		return os.WriteFile(tmp, c.end(), 0o644)
-	})
-	return image, err
+	sum := sha256.Sum256(data)
+	image := filepath.Join(dir, "initramfs-"+hex.EncodeToString(sum[:])[:16]+".cpio")
+	return image, once(image, func(tmp string) error { return os.WriteFile(tmp, data, 0o644) })
 }
 
-// addBootModules adds the modules to reach the root and the order to load them in.
-func addBootModules(c *cpio, k debian.Kernel) error {
+// addModules adds modules and the order to load them in.
+func addModules(c *cpio, k debian.Kernel, wanted []string) error {
 	var order []string
-	for _, name := range bootModules {
+	for _, name := range wanted {
 		path, err := k.Module(name)
 		if err != nil {
 			continue // built into this kernel

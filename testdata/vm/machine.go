@@ -23,6 +23,8 @@ const (
 	bootLimit = 3 * time.Minute
 	runLimit  = 3 * time.Minute
 	stopLimit = time.Minute
+	// rebootLimit is for the way down of a whole system with its services.
+	rebootLimit = 5 * time.Minute
 )
 
 // Machine is a machine that runs. Its methods wait for what they ask for.
@@ -60,7 +62,12 @@ func Start(t testing.TB, cfg Config) *Machine {
 		}
 		m.Close()
 	})
-	if err := m.Boot(cfg.Kernel); err != nil {
+	if cfg.Disk != nil {
+		err = m.PowerOn()
+	} else {
+		err = m.Boot(cfg.Kernel)
+	}
+	if err != nil {
 		t.Fatalf("booting the machine: %v", err)
 	}
 	t.Logf("machine up after %.1f s", m.Boots[0].Seconds())
@@ -98,9 +105,25 @@ func (m *Machine) Boot(kernel debian.Kernel) error {
 	if err != nil {
 		return err
 	}
+	return m.start(root, Boot{Kernel: kernel.Vmlinuz(), Initramfs: initramfs})
+}
+
+// PowerOn boots a machine that has a disk of its own, as its boot loader says,
+// and waits until commands can be run. A machine that runs is cut off first.
+func (m *Machine) PowerOn() error {
+	m.kill()
+	boot, err := m.cfg.Disk.Loader(filepath.Join(m.dir, "disk"), m.dir)
+	if err != nil {
+		return fmt.Errorf("reading what the disk boots: %w", err)
+	}
+	return m.start("", boot)
+}
+
+// start starts QEMU and waits until the machine is up.
+func (m *Machine) start(root string, boot Boot) error {
 	for try := 0; ; try++ {
 		start := time.Now()
-		if err := m.startQEMU(m.cfg.qemuArgs(m.dir, kernel, root, initramfs)); err != nil {
+		if err := m.startQEMU(m.cfg.qemuArgs(m.dir, root, boot)); err != nil {
 			return err
 		}
 		// A machine that hangs in the emulator's own start is started once more;
@@ -214,7 +237,23 @@ func (m *Machine) Reboot() error {
 	if out, code := m.Run("reboot"); code != 0 {
 		return fmt.Errorf("rebooting: %s", out)
 	}
-	return m.waitUp(start)
+	if m.cfg.Disk == nil {
+		return m.waitUp(start)
+	}
+	if err := m.waitOff(rebootLimit); err != nil {
+		return err
+	}
+	return m.PowerOn()
+}
+
+// waitOff waits until QEMU is gone.
+func (m *Machine) waitOff(limit time.Duration) error {
+	select {
+	case <-m.exited:
+		return nil
+	case <-time.After(limit):
+		return fmt.Errorf("the machine did not go down within %s; the end of what its console said:\n%s", limit, m.Console.End(40))
+	}
 }
 
 // Reset presses the reset button: nothing is written any more. It waits until
@@ -236,12 +275,7 @@ func (m *Machine) PowerOff() error {
 	if out, code := m.Run("poweroff"); code != 0 {
 		return fmt.Errorf("shutting down: %s", out)
 	}
-	select {
-	case <-m.exited:
-		return nil
-	case <-time.After(stopLimit):
-		return errors.New("the machine did not power off")
-	}
+	return m.waitOff(stopLimit)
 }
 
 // Wait waits until the machine's QEMU is gone.

@@ -1,0 +1,79 @@
+package debian
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// rootFormat is part of the cached roots' names: raise it when they are made
+// in another way.
+const rootFormat = "1"
+
+// left out of a root: what nobody reads on a throw-away machine.
+var leftOut = []string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/i18n/*", "/usr/share/lintian/*"}
+
+// Root returns a tar archive of a Debian root: the essential packages and those
+// named, installed and configured by apt and dpkg as on any machine. It is made
+// once for each list of packages, as root.
+func Root(packages ...string) (string, error) {
+	dir, err := CacheDir("roots")
+	if err != nil {
+		return "", err
+	}
+	packages = slices.Clone(packages)
+	slices.Sort(packages)
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{rootFormat, Suite}, packages...), "\n")))
+	file := filepath.Join(dir, fmt.Sprintf("root-%x.tar", sum[:8]))
+	unlock, err := Lock(filepath.Base(file))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	if os.Getuid() != 0 {
+		return "", errors.New("a Debian root with its packages configured is made by root only: run this as root")
+	}
+	sources, err := sources()
+	if err != nil {
+		return "", err
+	}
+	tmp := filepath.Join(dir, ".new-"+filepath.Base(file))
+	defer os.Remove(tmp)
+	args := []string{"--quiet", "--format=tar", "--mode=root", "--variant=minbase", "--include=" + strings.Join(packages, ","), `--aptopt=Acquire::Languages "none"`}
+	for _, glob := range leftOut {
+		args = append(args, "--dpkgopt=path-exclude="+glob)
+	}
+	args = append(args, "--customize-hook=rm -rf $1/var/lib/apt/lists/* $1/var/cache/apt/* $1/var/log/*", Suite, tmp)
+	if _, err := run("", "mmdebstrap", append(args, sources...)...); err != nil {
+		return "", fmt.Errorf("making a Debian root takes mmdebstrap (make deps): %w", err)
+	}
+	return file, os.Rename(tmp, file)
+}
+
+// Suite is the Debian release that machines are made of.
+const Suite = "bookworm"
+
+// sources are the lines of sources.list for this machine's own mirror.
+func sources() ([]string, error) {
+	out, err := run("", "apt-get", "indextargets", "--format", "$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.Lines(out) {
+		if l, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian "); ok && strings.Contains(l, Suite) && !slices.Contains(lines, l) {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("apt has no index of Debian %s: run apt-get update on Debian 12", Suite)
+	}
+	return lines, nil
+}
