@@ -244,6 +244,16 @@ func (s rootSpec) stage(dir string) error {
 	return nil
 }
 
+// AgentScript is the program that runs a test's commands on a machine with an
+// init of its own: it has to be started there with a shell.
+func AgentScript() string {
+	text, err := guest.ReadFile("guest/agent")
+	if err != nil {
+		panic(err) // embedded
+	}
+	return string(text)
+}
+
 // stageGuest copies the machine's own scripts.
 func stageGuest(dir string) error {
 	for _, name := range []string{"rcS", "rcK", "login", "agent"} {

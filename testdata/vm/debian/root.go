@@ -62,18 +62,26 @@ const Suite = "bookworm"
 
 // sources are the lines of sources.list for this machine's own mirror.
 func sources() ([]string, error) {
-	out, err := run("", "apt-get", "indextargets", "--format", "$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
-	if err != nil {
-		return nil, err
-	}
-	var lines []string
-	for line := range strings.Lines(out) {
-		if l, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian "); ok && strings.Contains(l, Suite) && !slices.Contains(lines, l) {
-			lines = append(lines, l)
+	for try := 0; ; try++ {
+		out, err := run("", "apt-get", "indextargets", "--format", "$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+		if err != nil {
+			return nil, err
+		}
+		var lines []string
+		for line := range strings.Lines(out) {
+			if l, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian "); ok && strings.Contains(l, Suite) && !slices.Contains(lines, l) {
+				lines = append(lines, l)
+			}
+		}
+		if len(lines) > 0 {
+			return lines, nil
+		}
+		if try == 1 {
+			return nil, fmt.Errorf("apt has no index of Debian %s: these machines are made on Debian 12", Suite)
+		}
+		// A machine that has nothing yet has no index.
+		if _, err := run("", "apt-get", "update"); err != nil {
+			return nil, err
 		}
 	}
-	if len(lines) == 0 {
-		return nil, fmt.Errorf("apt has no index of Debian %s: run apt-get update on Debian 12", Suite)
-	}
-	return lines, nil
 }
