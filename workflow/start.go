@@ -104,7 +104,11 @@ func (e *Engine) RollbackText(ctx context.Context, id string) ([]string, error) 
 // Execute is the runner's main: it carries out the run whose id is given and
 // returns the exit code.
 func (e *Engine) Execute(ctx context.Context, id string, o run.Options) int {
-	return run.Execute(ctx, e.Node, run.Dir(e.StateDir(), id), Kinds(), o)
+	code := run.Execute(ctx, e.Node, run.Dir(e.StateDir(), id), Kinds(), o)
+	if code == ExitDone {
+		e.tidyAfterFetch("")
+	}
+	return code
 }
 
 // spaceCure is the cure of a run that found no room for its own record.

@@ -29,16 +29,30 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 	set, err := ReadSettings(n)
 	require.NoError(t, err)
 	require.Equal(t, 7, set.Runs.Keep)
+	require.EqualValues(t, 2<<30, set.Store.Bytes(), "what the file does not say keeps its default")
+	require.Equal(t, 20*time.Second, set.Gate.Wait())
 	require.Equal(t, int64(1), set.Images.Limits.Entries)
 
+	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{}\nstore: {limit: 500MiB}\ngate: {fetch: 0s}\n"), 0o644))
+	set, err = ReadSettings(n)
+	require.NoError(t, err)
+	require.EqualValues(t, 500<<20, set.Store.Bytes())
+	require.Zero(t, set.Gate.Wait())
+
 	for text, says := range map[string]string{
-		start + "{windw: 1}\n":          "window",
-		start + "{window: 0}\n":         "images.limits.window must be a number above 0",
-		start + "{window: big}\n":       "window",
-		start + "{wait: soon}\n":        "images.limits.wait must be a duration",
-		start + "{}\nruns: {keep: 0}\n": "runs.keep",
-		"kind: Other\n":                 "this is no fitout settings file",
-		"apiVersion: fitout/v1\n: ":     SettingsFile,
+		start + "{windw: 1}\n":                      "window",
+		start + "{window: 0}\n":                     "images.limits.window must be a number above 0",
+		start + "{window: big}\n":                   "window",
+		start + "{wait: soon}\n":                    "images.limits.wait must be a duration",
+		start + "{}\nruns: {keep: 0}\n":             "runs.keep",
+		start + "{}\nstore: {limit: 5}\n":           "store.limit",
+		start + "{}\nstore: {limit: 5GB}\n":         "store.limit must be a size like 2GiB",
+		start + "{}\nstore: {limit: -5GiB}\n":       "store.limit must be a size like 2GiB",
+		start + "{}\nstore: {limit: 99999999TiB}\n": "store.limit must be a size like 2GiB",
+		start + "{}\ngate: {fetch: never}\n":        "gate.fetch must be a duration like 20s",
+		start + "{}\ngate: {fetch: -1s}\n":          "gate.fetch must be a duration like 20s",
+		"kind: Other\n":                             "this is no fitout settings file",
+		"apiVersion: fitout/v1\n: ":                 SettingsFile,
 	} {
 		require.NoError(t, n.WriteFile(SettingsFile, []byte(text), 0o644))
 		_, err = Options(n, nil, false)
