@@ -129,9 +129,13 @@ func writeMotdAt(n *hostops.Node, state, at string) {
 	for _, b := range ReadBlocked(n, state) {
 		lines = append(lines, fmt.Sprintf("fitout: %s (checked %s, will be checked at the next attempt)", b.Sentence(), b.Checked.Format("2006-01-02 15:04")))
 	}
+	kept, err := soundKept(n, state)
+	if err != nil {
+		lines = append(lines, "fitout: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
 	if r, err := ReadBoot(n, state); err == nil {
 		for _, d := range r.Drivers {
-			if d.bad() {
+			if d.bad() && stillBad(n, state, kept, d, r.Kernel) {
 				lines = append(lines, fmt.Sprintf("fitout: driver %s is not in use on kernel %s: %s", d.Name, r.Kernel, d.Detail))
 			}
 		}
@@ -143,6 +147,21 @@ func writeMotdAt(n *hostops.Node, state, at string) {
 	if err := n.WriteFile(at, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		n.Log.Warn("the message of the day could not be written", "err", err)
 	}
+}
+
+// stillBad says that what the boot hook found of a driver is still so.
+func stillBad(n *hostops.Node, state string, kept []Kept, d BootDriver, rel string) bool {
+	for _, k := range kept {
+		if k.Driver.Name != d.Name {
+			continue
+		}
+		if covered(n, state, kept, d.Name, k.Driver.Load, rel) != nil {
+			return true
+		}
+		_, wrong := claimed(n, k.Driver)
+		return len(wrong) > 0 || !loadedAll(n, k.Driver)
+	}
+	return false // it is kept no more
 }
 
 // shout puts a line into the journal, or into the kernel log where there is

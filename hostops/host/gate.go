@@ -40,13 +40,14 @@ type Miss struct {
 // GateOptions say how a gate asks.
 type GateOptions struct {
 	// Rehearse changes nothing: no override is used up, nothing is recorded,
-	// nothing is cured.
+	// and what would be cured is looked for, not put into the tree.
 	Rehearse bool
 	// Strength is the family's: an advisory gate reports and lets through.
 	Strength Strength
 	// Build looks for a build that is not in the tree (an older one whose
 	// symbol versions fit, the image store, a registry with a short limit);
-	// nil: nothing more is tried. (nil, nil) means that there is none.
+	// nil: nothing more is tried. (nil, nil) means that there is none; an error
+	// says why none was found.
 	Build func(ctx context.Context, d Driver, k Kernel) (*Build, error)
 	// Losses are devices bound now whose own driver the kernel lacks, found
 	// by the caller from its tables.
@@ -68,11 +69,16 @@ func Gate(ctx context.Context, n *hostops.Node, state string, k Kernel, installe
 		if miss == nil {
 			continue
 		}
-		if !o.Rehearse && cure(ctx, n, state, d, k, o) == nil {
+		why := cure(ctx, n, state, d, k, o)
+		if why == nil {
 			r.Cured = append(r.Cured, d.Name)
 			continue
 		}
-		r.Misses = append(r.Misses, Miss{Driver: d.Name, Devices: d.Devices, Reason: miss.Error(), OnMissing: d.OnMissing})
+		reason := miss.Error()
+		if o.Build != nil {
+			reason += "; looked further: " + why.Error()
+		}
+		r.Misses = append(r.Misses, Miss{Driver: d.Name, Devices: d.Devices, Reason: reason, OnMissing: d.OnMissing})
 	}
 	r.Misses = append(r.Misses, o.Losses...)
 	r.decide(o)
@@ -107,6 +113,9 @@ func (r *GateResult) decide(o GateOptions) {
 
 // Sentence is the refusal, or the loud consent, as one paragraph.
 func (r GateResult) Sentence() string {
+	if len(r.Misses) == 0 && len(r.Cured) > 0 {
+		return "kernel " + r.Kernel + " has every kept driver, with builds found for " + strings.Join(r.Cured, ", ")
+	}
 	if len(r.Misses) == 0 {
 		return "kernel " + r.Kernel + " has every kept driver"
 	}
@@ -175,14 +184,18 @@ func Covered(n *hostops.Node, state string, d Driver, rel string) error {
 	return covered(n, state, records, d.Name, d.Load, rel)
 }
 
-// cure puts a build that was found elsewhere into the tree, and records it.
+// cure puts a build that was found elsewhere into the tree, and records it. In
+// a rehearsal it only looks.
 func cure(ctx context.Context, n *hostops.Node, state string, d Driver, k Kernel, o GateOptions) error {
 	if o.Build == nil {
 		return fmt.Errorf("nothing to cure with")
 	}
 	b, err := o.Build(ctx, d, k)
 	if err != nil || b == nil {
-		return errOr(err, "no build found")
+		return errOr(err, "no build for it was found")
+	}
+	if o.Rehearse {
+		return nil
 	}
 	return AddBuild(ctx, n, state, d.Name, k, *b)
 }

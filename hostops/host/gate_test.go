@@ -234,7 +234,8 @@ func TestKernelHookScripts(t *testing.T) {
 	}{
 		{"refused before unpacking", "#!/bin/sh\necho \"no driver for $5\" >&2\nexit 6\n", "preinst.d", 1, "no driver for " + kernelB},
 		{"let through", "#!/bin/sh\nexit 0\n", "preinst.d", 0, ""},
-		{"program missing: not checked, and said", "", "preinst.d", 0, "NOT checked"},
+		{"program missing: refused, and said", "", "preinst.d", 1, "NOT checked"},
+		{"program missing: the last kernel is kept too", "", "prerm.d", 1, "removal of kernel " + kernelB + " refused"},
 		{"postinst never stops the chain", "#!/bin/sh\nexit 6\n", "postinst.d", 0, "first boot"},
 		{"postinst without the program", "", "postinst.d", 0, "no index"},
 		{"last kernel kept", "#!/bin/sh\nexit 6\n", "prerm.d", 1, ""},

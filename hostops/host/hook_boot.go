@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type BootResult struct {
 	// Restored are files of fitout's that were gone and were put back (a
 	// rollback of /etc takes the gate with it).
 	Restored []string `json:"restored,omitempty"`
+	// Damaged says what of the state could not be read.
+	Damaged string `json:"damaged,omitempty"`
 }
 
 // BootDriver is one kept driver at this boot.
@@ -56,10 +59,12 @@ func ReadBoot(n *hostops.Node, state string) (*BootResult, error) {
 func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, error) {
 	r := &BootResult{Kernel: n.Kernel.Release(), At: n.Now().UTC()}
 	r.BootID, _ = n.ReadString("/proc/sys/kernel/random/boot_id")
-	kept, err := readKept(n, l.State)
+	kept, err := soundKept(n, l.State)
+	var bad []string
 	if err != nil {
-		shout(ctx, n, "fitout: "+err.Error())
-		return r, err
+		// What can be read is loaded all the same.
+		r.Damaged = err.Error()
+		bad = append(bad, r.Damaged)
 	}
 	r.Restored = putBack(n, kept)
 	if len(r.Restored) > 0 {
@@ -74,7 +79,6 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 	if err := setFirmwarePath(n, l.State); err != nil {
 		shout(ctx, n, "fitout: "+err.Error())
 	}
-	var bad []string
 	for _, k := range kept {
 		d := bootDriver(ctx, n, l, kept, k)
 		r.Drivers = append(r.Drivers, d)
@@ -83,7 +87,7 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 		}
 	}
 	if err := writeRecord(n, bootPath(l.State), r); err != nil {
-		return r, err
+		bad = append(bad, err.Error())
 	}
 	forgetBlocked(n, l.State)
 	ClearBlocked(n, l.State)
@@ -146,7 +150,7 @@ func bootDriver(ctx context.Context, n *hostops.Node, l Layout, records []Kept, 
 		_ = Reindex(ctx, n, l.State, rel, "")
 	}
 	devices, wrong := claimed(n, k.Driver)
-	if devices == 0 && hasAliases(k.Driver) {
+	if devices == 0 && forDevices(k.Driver) {
 		out.State = "no-device"
 		return out
 	}
@@ -193,9 +197,11 @@ func linksKernel(n *hostops.Node, state, rel string) bool {
 	return err == nil && (strings.Contains("\n"+string(b), "\nkernel/") || !n.Exists(moduleDir(n, "/", rel)+"/kernel"))
 }
 
-func hasAliases(d Driver) bool {
+// forDevices says that a driver is for devices that this node is searched for;
+// one of another kind ("rtnl-link-dummy") is loaded in any case.
+func forDevices(d Driver) bool {
 	for _, list := range d.Aliases {
-		if len(list) > 0 {
+		if slices.ContainsFunc(list, func(alias string) bool { return strings.HasPrefix(alias, "pci:") }) {
 			return true
 		}
 	}
@@ -246,6 +252,16 @@ func loadKept(ctx context.Context, n *hostops.Node, state string, d Driver, rel 
 		}
 	}
 	return nil
+}
+
+// loadedAll says that the kernel has every module that a driver brings.
+func loadedAll(n *hostops.Node, d Driver) bool {
+	for _, m := range ownModules(d) {
+		if !n.Exists("/sys/module/" + module.Normalize(m)) {
+			return false
+		}
+	}
+	return true
 }
 
 // loadModule asks modprobe; on a simulated node the file is handed to the

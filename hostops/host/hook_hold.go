@@ -58,7 +58,7 @@ func HookBeforeUpgrade(ctx context.Context, n *hostops.Node, l Layout, pid int, 
 
 // holdAgain asks the gate about each kernel; the first refusal, or nil.
 func holdAgain(ctx context.Context, n *hostops.Node, l Layout, kernels []Kernel) *GateResult {
-	kept, err := readKept(n, l.State)
+	kept, err := soundKept(n, l.State)
 	if err != nil {
 		return &GateResult{Kernel: kernels[0].Release, Misses: []Miss{{Reason: err.Error()}}}
 	}

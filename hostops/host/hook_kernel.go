@@ -20,16 +20,19 @@ func (r refusal) Unwrap() error { return ErrRefused }
 
 // judgeKernel asks the gate and turns "no" into an error.
 func judgeKernel(ctx context.Context, n *hostops.Node, state string, k Kernel, o GateOptions) error {
-	kept, err := readKept(n, state)
+	kept, err := soundKept(n, state)
 	if err != nil {
 		if o.Strength == Advisory {
 			shout(ctx, n, "fitout: "+err.Error()+"; kernel "+k.Release+" is NOT checked")
 			return nil
 		}
 		if useAllowance(n, state, k.Release) {
+			shout(ctx, n, "fitout: kernel "+k.Release+" let through unchecked (allowed once by the administrator): "+err.Error())
 			return nil
 		}
-		return fmt.Errorf("%w; kernel %s is refused unchecked, `fitout allow %s` lets it through once", err, k.Release, k.Release)
+		err = fmt.Errorf("kernel %s %w unchecked: %w. To let it through once: fitout allow %s", k.Release, ErrRefused, err, k.Release)
+		shout(ctx, n, "fitout: "+err.Error())
+		return err
 	}
 	o.Losses = append(o.Losses, Losses(n, k, kept)...)
 	if r := Gate(ctx, n, state, k, Persisted(kept), o); !r.Allow {
@@ -79,9 +82,12 @@ func HookKernelPostinst(ctx context.Context, n *hostops.Node, state, release str
 // HookKernelPrerm protects the last installed kernel that has every persisted
 // driver from being removed.
 func HookKernelPrerm(ctx context.Context, n *hostops.Node, state, release string) error {
-	kept, err := readKept(n, state)
+	kept, err := soundKept(n, state)
 	if err != nil {
-		return err
+		if useAllowance(n, state, release) {
+			return nil
+		}
+		return fmt.Errorf("removal of kernel %s %w unchecked: %w. To let it go once: fitout allow %s", release, ErrRefused, err, release)
 	}
 	drivers := Persisted(kept)
 	rehearse := func(k Kernel) bool {

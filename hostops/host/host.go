@@ -101,6 +101,11 @@ type Build struct {
 	// paths relative to it.
 	FirmwareDir string
 	Firmware    []string
+	// Digest is that of the image it came from when that is not the driver's:
+	// the gate found it.
+	Digest string `json:",omitempty"`
+	// Verdict is what the gate that found it was told of it ("ok-kabi").
+	Verdict string `json:",omitempty"`
 }
 
 // Family is one kind of operating system.

@@ -133,7 +133,7 @@ func (h *Host) record(d Driver, info modinfo, when, where string, texts []TextFi
 // inTree is a build as it lies in the tree, at dir: flat, unpacked, its
 // firmware merged.
 func inTree(n *hostops.Node, b Build, dir, state string) Build {
-	out := Build{Release: b.Release, Dir: dir}
+	out := Build{Release: b.Release, Dir: dir, Digest: b.Digest, Verdict: b.Verdict}
 	for _, f := range treeFiles(n, b) {
 		out.Modules = append(out.Modules, f.Rel)
 	}

@@ -38,8 +38,8 @@ func keptDir(state string) string { return path.Join(state, "kept") }
 func keptPath(state, name string) string { return path.Join(keptDir(state), name+".json") }
 
 // ReadKept reads the records of all kept drivers, sorted by name. A damaged
-// record is an error, never "nothing is kept"; its previous copy is used when
-// that is whole.
+// record is an error beside the records that could be read, never "nothing is
+// kept"; its previous copy is used when that is whole.
 func ReadKept(n *hostops.Node, state string) ([]Kept, error) { return readKept(n, state) }
 
 func readKept(n *hostops.Node, state string) ([]Kept, error) {
@@ -51,6 +51,7 @@ func readKept(n *hostops.Node, state string) ([]Kept, error) {
 		return nil, fmt.Errorf("reading what is kept: %w", err)
 	}
 	var out []Kept
+	var broken []error
 	for _, e := range entries {
 		name, isRecord := trimSuffix(e.Name(), ".json")
 		if !isRecord {
@@ -60,14 +61,15 @@ func readKept(n *hostops.Node, state string) ([]Kept, error) {
 		if err != nil {
 			old, oldErr := readRecord(n, path.Join(keptDir(state), name+".old"))
 			if oldErr != nil {
-				return nil, fmt.Errorf("the record of driver %s is damaged: %w; persist it again", name, err)
+				broken = append(broken, fmt.Errorf("the record of driver %s is damaged: %w; run fitout persist %s", name, err, name))
+				continue
 			}
 			k = old
 		}
 		out = append(out, *k)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Driver.Name < out[j].Driver.Name })
-	return out, nil
+	return out, errors.Join(broken...)
 }
 
 func trimSuffix(s, suffix string) (string, bool) {
@@ -164,7 +166,11 @@ func (a *Keep) Do(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 	if err := writeRecord(n, p, a.Kept); err != nil {
 		return err
 	}
-	return a.refreshOthers(n)
+	if err := a.refreshOthers(n); err != nil {
+		return err
+	}
+	ClearBlocked(n, a.State) // what stood against kernels that have their build now
+	return nil
 }
 
 // refreshOthers gives the records of other drivers the new content of the

@@ -61,25 +61,33 @@ func gateTexts(n *hostops.Node, l Layout) []TextFile {
 // kernelHooks are Debian's kernel hook scripts. preinst.d refuses before
 // anything is unpacked and leaves dpkg clean; postinst.d would leave the
 // package half configured with the kernel already in /boot, so there fitout
-// only makes the indexes and always ends well. Without its program a script
-// lets everything through, and says so.
+// only makes the indexes and always ends well. Without its program the gate
+// cannot read its state, and refuses as it does then, with two ways out.
 func kernelHooks(l Layout) []TextFile {
-	script := func(dir, verb, missing, end string) TextFile {
+	script := func(dir, missing, end string) TextFile {
 		return TextFile{Path: "/etc/kernel/" + dir + "/fitout", Mode: 0o755, Content: fmt.Sprintf(`#!/bin/sh
 # Made by fitout. Called by the kernel packages with the release and the image.
 bin=%s
 if [ ! -x "$bin" ]; then
-	echo "fitout: $bin is missing: kernel $1 %s; run fitout persist again, or remove $0" >&2
-	exit 0
+%s
 fi
 %s
-`, l.bin(), missing, fmt.Sprintf(end, verb, l.State))}
+`, l.bin(), missing, end)}
 	}
+	allow := path.Join(l.State, "allow")
+	refuse := func(what string) string {
+		return fmt.Sprintf(`	rm %[1]s/"$1" 2>/dev/null && exit 0
+	[ "$DEB_MAINT_PARAMS" = "${DEB_MAINT_PARAMS#install}" ] || { rm -f /lib/modules/"$1"/.fresh-install; rmdir /lib/modules/"$1" 2>/dev/null; }
+	echo "fitout: $bin is missing: %[2]s of kernel $1 refused, NOT checked for kept drivers. Fit the drivers again or, if none is wanted, remove $0. To let it through once: mkdir -p %[1]s && touch %[1]s/$1" >&2
+	exit 1`, allow, what)
+	}
+	call := func(verb string) string { return fmt.Sprintf(`"$bin" hook %s --state %s "$1"`, verb, l.State) }
 	return []TextFile{
-		script("preinst.d", "kernel-preinst", "is NOT checked for drivers", `exec "$bin" hook %s --state %s "$1"`),
-		script("postinst.d", "kernel-postinst", "has no index of kept drivers", `"$bin" hook %s --state %s "$1" || echo "fitout: the index of kept drivers for $1 is made at its first boot" >&2
+		script("preinst.d", refuse("installation"), "exec "+call("kernel-preinst")),
+		script("postinst.d", `	echo "fitout: $bin is missing: kernel $1 has no index of kept drivers" >&2
+	exit 0`, call("kernel-postinst")+` || echo "fitout: the index of kept drivers for $1 is made at its first boot" >&2
 exit 0`),
-		script("prerm.d", "kernel-prerm", "is removed unchecked", `exec "$bin" hook %s --state %s "$1"`),
+		script("prerm.d", refuse("removal"), "exec "+call("kernel-prerm")),
 	}
 }
 
