@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -41,8 +42,8 @@ type DeviceLosing struct {
 	Reason  string `json:"reason"`
 }
 
-// CheckKernel checks one kernel: the next to boot when release is "", or one
-// below another OS root.
+// CheckKernel checks one kernel: the one waiting to boot when release is "", or
+// one below another OS root.
 func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Check, error) {
 	s, err := e.Hardware(ctx)
 	if err != nil {
@@ -71,18 +72,18 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 	if err != nil {
 		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
+	kept, err := host.ReadKept(e.Node, s.Host.StateDir)
+	if err != nil {
+		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
+	}
 	c := &Check{Kernel: kernel.Release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}}
 	for _, r := range records {
 		if r.Driver.When != answers.Persist && r.Driver.When != answers.LoadNowPersist {
 			continue
 		}
-		cd := e.checkDriver(s, kernel, r)
+		cd := e.checkDriver(s, kernel, r, cmp.Or(buildOf(kept, r.Driver.Name, kernel.Release).Digest, r.Driver.Digest))
 		c.OK = c.OK && usable(cd.Verdict)
 		c.Drivers = append(c.Drivers, cd)
-	}
-	kept, err := host.ReadKept(e.Node, s.Host.StateDir)
-	if err != nil {
-		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
 	for _, m := range host.Losses(e.Node, kernel, kept) {
 		c.Devices = append(c.Devices, s.losing(k, m))
@@ -91,8 +92,17 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 	return c, nil
 }
 
+// RehearseUninstalled asks the upgrade gate about a kernel of which nothing is
+// on this node yet, as the gate itself is asked by a package manager. There is
+// nothing else to check of it.
+func (e *Engine) RehearseUninstalled(ctx context.Context, release string) (*Check, error) {
+	c := &Check{Kernel: release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}}
+	return c, e.rehearse(ctx, c, host.Kernel{Release: release, OSRoot: "/", Roles: []host.Role{host.Staged}})
+}
+
 // Rehearse asks the upgrade gate about a kernel, dry: no override is used up,
-// nothing is cured or recorded. The answer is added to c.
+// nothing is put into the tree or recorded; an image that is asked for stays in
+// the store. The answer is added to c.
 func (e *Engine) Rehearse(ctx context.Context, c *Check, osRoot string) error {
 	s, err := e.Hardware(ctx)
 	if err != nil {
@@ -102,12 +112,17 @@ func (e *Engine) Rehearse(ctx context.Context, c *Check, osRoot string) error {
 	if err != nil {
 		return err
 	}
-	kept, err := host.ReadKept(e.Node, s.Host.StateDir)
+	return e.rehearse(ctx, c, kernel)
+}
+
+func (e *Engine) rehearse(ctx context.Context, c *Check, kernel host.Kernel) error {
+	facts := host.Detect(e.Node).Facts()
+	kept, err := host.SoundKept(e.Node, facts.StateDir)
 	if err != nil {
 		return &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
-	res := host.Gate(ctx, e.Node, s.Host.StateDir, kernel, host.Persisted(kept), host.GateOptions{
-		Rehearse: true, Strength: s.Host.Gate, Build: e.findBuild, Losses: host.Losses(e.Node, kernel, kept),
+	res := host.Gate(ctx, e.Node, facts.StateDir, kernel, host.Persisted(kept), host.GateOptions{
+		Rehearse: true, Strength: facts.Gate, Build: e.findBuild, Losses: host.Losses(e.Node, kernel, kept),
 	})
 	c.Gate = &res
 	c.OK = c.OK && res.Allow
@@ -139,13 +154,13 @@ func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, err
 		}
 		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "", "no kernel %s below %s", release, osRoot)
 	}
+	if release == "" && len(s.Kernels) > 0 {
+		return waiting(s.Kernels), nil
+	}
 	for _, k := range s.Kernels {
-		if k.Release == release || (release == "" && !slices.Contains(k.Roles, host.Running)) {
+		if k.Release == release {
 			return k, nil
 		}
-	}
-	if release == "" && len(s.Kernels) > 0 {
-		return s.Kernels[0], nil
 	}
 	if dir := "/lib/modules/" + release; release != "" && e.Node.Exists(dir+"/modules.dep") {
 		return host.Kernel{Release: release, OSRoot: "/", Dir: dir}, nil
@@ -153,13 +168,35 @@ func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, err
 	return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "name one of: "+fmt.Sprint(s.releases()), "this node has no kernel %s", release)
 }
 
+// waiting is the kernel that boots next: a staged one before the default, and
+// the running one where no other waits.
+func waiting(kernels []host.Kernel) host.Kernel {
+	for _, role := range []host.Role{host.Staged, host.Next} {
+		for _, k := range kernels {
+			if slices.Contains(k.Roles, role) {
+				return k
+			}
+		}
+	}
+	return kernels[0]
+}
+
+// buildOf is a kept driver's build for a kernel, empty when there is none.
+func buildOf(kept []host.Kept, driver, release string) host.Build {
+	i := slices.IndexFunc(kept, func(k host.Kept) bool { return k.Driver.Name == driver })
+	if i < 0 {
+		return host.Build{}
+	}
+	return kept[i].Driver.Builds[release]
+}
+
 // checkDriver judges a kept driver's image, from the store, for a kernel.
-func (e *Engine) checkDriver(s *Survey, kernel host.Kernel, r run.Record) CheckDriver {
+func (e *Engine) checkDriver(s *Survey, kernel host.Kernel, r run.Record, digest string) CheckDriver {
 	cd := CheckDriver{Name: r.Driver.Name, Verdict: finding.NoModule, Findings: []finding.Finding{}}
-	inv, err := image.ReadInventory(e.Node.Path(e.storeDir(s, r.Driver.Digest)))
+	inv, err := image.ReadInventory(e.Node.Path(e.storeDir(s, digest)))
 	if err != nil {
 		f := finding.New("image-missing", r.Driver.Image, kernel.Release)
-		f.Evidence = []string{"the image store has no " + r.Driver.Digest}
+		f.Evidence = []string{"the image store has no " + digest}
 		cd.Findings = append(cd.Findings, f)
 		return cd
 	}

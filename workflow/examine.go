@@ -37,6 +37,9 @@ type question struct {
 	// newer asks for builds for kernels newer than the running one too: an
 	// upgrade may bring them when there is no network.
 	newer bool
+	// exact asks for builds for the kernels named only: all others would be of
+	// no use.
+	exact bool
 	// terms says why a licence stops the run, nil when it does not; nothing of
 	// a driver is fetched before it was asked. nil: the terms are asked later.
 	terms func(Licence) error
@@ -175,7 +178,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	inv, err := e.fetch(ctx, img, dir, want)
 	switch {
 	case err != nil:
-	case !hasBuilds(inv, s.releases()):
+	case !q.exact && !hasBuilds(inv, s.releases()):
 		want.Releases = nil
 		inv, err = e.fetch(ctx, img, dir, want)
 	case !hasBuilds(inv, q.upgrades(inv, s.Running())):

@@ -24,6 +24,7 @@ type Status struct {
 	BootID  string         `json:"bootId"`
 	Drivers []DriverStatus `json:"drivers"`
 	Gate    GateStatus     `json:"gate"`
+	Store   *Store         `json:"store"`
 	Run     *string        `json:"run"`
 	// Unfinished is a run that was cut short and is neither resumed nor undone.
 	Unfinished   *string  `json:"unfinished"`
@@ -62,6 +63,8 @@ type KernelStatus struct {
 	Role    string          `json:"role"`
 	Verdict finding.Verdict `json:"verdict"`
 	Kept    bool            `json:"kept"` // its build lies where that kernel finds it
+
+	next bool // it is the default of the next boot
 }
 
 // GateStatus is the upgrade gate.
@@ -102,14 +105,18 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	if boot, err := host.ReadBoot(e.Node, facts.StateDir); err == nil && boot.BootID == st.BootID {
 		st.Boot = boot
 	}
+	// A record that is damaged is told by the boot check and by the gate.
+	kept, _ := host.ReadKept(e.Node, facts.StateDir)
 	for _, r := range records {
-		ds := e.driverStatus(facts, kernels, devices, loaded, r)
+		ds := e.driverStatus(kept, kernels, devices, loaded, r)
 		if up, err := host.ReadUpgrade(e.Node, facts.StateDir, r.Driver.Name); err == nil {
 			st.Upgrades = append(st.Upgrades, *up)
 		}
 		st.Drivers = append(st.Drivers, ds)
 		st.reboot(ds, r)
 	}
+	// A settings file that is not valid is told by the verbs that need it.
+	st.Store, _ = e.Store()
 	if host.ImageWaiting(e.Node) {
 		st.RebootNeeded = true
 		st.Why = append(st.Why, "the next boot starts another OS image than the one that runs")
@@ -124,12 +131,12 @@ func keeps(w answers.When) bool {
 	return w == answers.Persist || w == answers.AtBoot || w == answers.LoadNowPersist || w == answers.LoadNowAtBoot
 }
 
-func (e *Engine) driverStatus(facts host.Facts, kernels []host.Kernel, devices []pci.Device, loaded []kmod.LoadedModule, r run.Record) DriverStatus {
+func (e *Engine) driverStatus(kept []host.Kept, kernels []host.Kernel, devices []pci.Device, loaded []kmod.LoadedModule, r run.Record) DriverStatus {
 	d := r.Driver
 	out := DriverStatus{Name: d.Name, Version: d.Version, Image: d.Image, Digest: d.Digest, When: d.When,
 		Devices: []DeviceStatus{}, Kernels: []KernelStatus{}, Drift: []string{}}
 	for _, k := range kernels {
-		out.Kernels = append(out.Kernels, e.kernelStatus(facts, k, r, &out))
+		out.Kernels = append(out.Kernels, e.kernelStatus(kept, k, r, &out))
 	}
 	out.Loaded = true
 	for _, m := range d.Modules {
@@ -174,29 +181,47 @@ func (d *DriverStatus) drift(format string, args ...any) {
 }
 
 // kernelStatus says whether the kept tree has the driver for kernel k.
-func (e *Engine) kernelStatus(facts host.Facts, k host.Kernel, r run.Record, out *DriverStatus) KernelStatus {
+func (e *Engine) kernelStatus(kept []host.Kept, k host.Kernel, r run.Record, out *DriverStatus) KernelStatus {
 	ks := KernelStatus{Release: k.Release, Verdict: finding.NoModule}
 	if len(k.Roles) > 0 {
 		ks.Role = string(k.Roles[0])
 	}
+	ks.next = slices.Contains(k.Roles, host.Staged) || slices.Contains(k.Roles, host.Next)
+	judged := false
 	for _, b := range r.Driver.Kernels {
 		if b.Release == k.Release {
-			ks.Verdict = b.Verdict
+			ks.Verdict, judged = b.Verdict, usable(b.Verdict)
 		}
 	}
-	ks.Kept = len(e.Node.Glob(path.Join(facts.StateDir, "tree/lib/modules", k.Release, "updates", r.Driver.Name, "*"))) > 0
+	ks.Kept = len(e.Node.Glob(path.Join(e.StateDir(), "tree/lib/modules", k.Release, "updates", r.Driver.Name, "*"))) > 0
+	if ks.Kept && !judged {
+		ks.Verdict = finding.Unsure // it was kept before this kernel came
+		if v := buildOf(kept, r.Driver.Name, k.Release).Verdict; v != "" {
+			ks.Verdict = finding.Verdict(v)
+		}
+	}
 	if keeps(r.Driver.When) && !ks.Kept {
 		out.drift("there is no build for kernel %s (%s): after a boot into it the devices have no driver", k.Release, ks.Role)
 	}
 	return ks
 }
 
-// reboot says whether a reboot would make true what is recorded.
+// reboot says whether a reboot would make true what is recorded: only one into a
+// kernel that has a build does.
 func (s *Status) reboot(d DriverStatus, r run.Record) {
-	if keeps(r.Driver.When) && !d.Loaded {
-		s.RebootNeeded = true
-		s.Why = append(s.Why, d.Name+" is kept for the next boot and not loaded now")
+	if !keeps(r.Driver.When) || d.Loaded {
+		return
 	}
+	i := slices.IndexFunc(d.Kernels, func(k KernelStatus) bool { return k.next })
+	if i < 0 || !d.Kernels[i].Kept {
+		return
+	}
+	why := d.Name + " is kept for the next boot and not loaded now"
+	if next := d.Kernels[i].Release; next != s.Kernel {
+		why = fmt.Sprintf("%s is kept for kernel %s, which boots next, and not loaded now", d.Name, next)
+	}
+	s.RebootNeeded = true
+	s.Why = append(s.Why, why)
 }
 
 // Drifted says that the node is not as recorded.
@@ -242,7 +267,12 @@ func (s *Status) Text() []string {
 		}
 	}
 	for _, b := range s.Gate.Blocked {
-		out = append(out, "", fmt.Sprintf("UPGRADE BLOCKED for kernel %s: %s", b.Kernel, b.Reason))
+		out = append(out, "", fmt.Sprintf("UPGRADE BLOCKED for kernel %s: %s", b.Kernel, b.Reason),
+			"  since    "+b.Since.Format("2006-01-02 15:04")+", checked "+b.Checked.Format("2006-01-02 15:04"),
+			"  cure     "+b.Cure, "  or       "+b.Override)
+	}
+	if st := s.Store; st != nil && len(st.Images) > 0 {
+		out = append(out, "", fmt.Sprintf("Image store %s: %d images, %s of %s", st.Dir, len(st.Images), sizeOf(st.Bytes), sizeOf(st.Limit)))
 	}
 	if s.RebootNeeded {
 		out = append(out, "", "A reboot is needed: "+strings.Join(s.Why, "; "))

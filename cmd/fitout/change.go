@@ -178,13 +178,14 @@ func (a *app) checkVerb() *cobra.Command {
 				osRoot = root
 			}
 			res, err := e.CheckKernel(cmd.Context(), kernel, osRoot)
+			switch {
+			case rehearse && kernel != "" && osRoot == "" && workflow.ExitOf(err) == workflow.ExitNoMatch:
+				res, err = e.RehearseUninstalled(cmd.Context(), kernel)
+			case err == nil && rehearse:
+				err = e.Rehearse(cmd.Context(), res, osRoot)
+			}
 			if err != nil {
 				return err
-			}
-			if rehearse {
-				if err := e.Rehearse(cmd.Context(), res, osRoot); err != nil {
-					return err
-				}
 			}
 			if a.json {
 				err = a.printJSON("Check", res)
@@ -198,7 +199,7 @@ func (a *app) checkVerb() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&kernel, "kernel", "", "this kernel release (default: the next to boot)")
-	c.Flags().BoolVar(&rehearse, "rehearse", false, "ask this host's upgrade gate too, dry")
+	c.Flags().BoolVar(&rehearse, "rehearse", false, "ask this host's upgrade gate too, dry; --kernel may then name one that is not installed")
 	c.Flags().StringVar(&osRoot, "os-root", "", "the kernel of the OS below this directory")
 	c.Flags().StringVar(&osImage, "os-image", "", "the kernel of this OS image: a container image, a squashfs file or a directory")
 	c.MarkFlagsMutuallyExclusive("os-root", "os-image")

@@ -1,0 +1,153 @@
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fitout/catalog"
+	"fitout/catalog/image"
+	"fitout/hostops/host"
+	"fitout/workflow/actions"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+	"fitout/workflow/judge"
+	"fitout/workflow/run"
+)
+
+// findBuild looks for a build of a kept driver for another kernel: in the image
+// store and, with a short limit, in the registry that the catalog names for that
+// kernel. A build for another release counts where its symbol versions fit and
+// the risk kabi-match was accepted with the driver. The error says why there is
+// none.
+func (e *Engine) findBuild(ctx context.Context, d host.Driver, k host.Kernel) (*host.Build, error) {
+	facts := host.Detect(e.Node).Facts()
+	records, err := run.Installed(e.Node, facts.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(records, func(r run.Record) bool { return r.Driver.Name == d.Name })
+	if i < 0 {
+		return nil, errors.New("fitout has no record of where it came from")
+	}
+	c := cure{e: e, s: &Survey{Host: facts, Kernels: []host.Kernel{k}}, r: records[i], d: d, k: k}
+	c.entry = e.entryOf(records[i])
+	b, err := c.stored()
+	if b != nil {
+		return b, nil
+	}
+	b, fetchErr := c.fetched(ctx)
+	if b != nil {
+		return b, nil
+	}
+	return nil, fmt.Errorf("image store: %w; registry: %w", err, fetchErr)
+}
+
+// entryOf is the catalog's entry of an installed driver, or one that says what
+// its record knows.
+func (e *Engine) entryOf(r run.Record) catalog.Driver {
+	if d, ok := e.Catalog.Driver(r.Driver.Name); ok {
+		return d
+	}
+	return catalog.Driver{Name: r.Driver.Name, Modules: r.Driver.Modules, Source: givenByHand}
+}
+
+// cure is the search for one driver's build for one kernel.
+type cure struct {
+	e     *Engine
+	s     *Survey
+	r     run.Record
+	d     host.Driver
+	k     host.Kernel
+	entry catalog.Driver
+}
+
+func (c cure) question(ref string) question {
+	o := Offer{Driver: c.entry, References: map[string]string{c.k.Release: ref}}
+	return question{offer: o, parameters: c.d.Parameters, accepted: c.r.Driver.Risks, exact: !c.kabi(),
+		terms: c.e.terms(c.s, answers.Default()), known: c.e.knownLicences(c.s, answers.Default())}
+}
+
+func (c cure) kabi() bool { return slices.Contains(c.r.Driver.Risks, "kabi-match") }
+
+// stored looks into the image that the driver came from.
+func (c cure) stored() (*host.Build, error) {
+	dir := c.e.storeDir(c.s, c.r.Driver.Digest)
+	inv, err := image.ReadInventory(c.e.Node.Path(dir))
+	if err != nil {
+		return nil, fmt.Errorf("%s is not in it", c.r.Driver.Digest)
+	}
+	return c.build(inv, dir)
+}
+
+// fetched asks the registry. What it brings stays in the store.
+func (c cure) fetched(ctx context.Context) (*host.Build, error) {
+	set, err := actions.ReadSettings(c.e.Node)
+	if err != nil {
+		return nil, err
+	}
+	if set.Gate.Wait() == 0 {
+		return nil, errors.New("not asked, gate.fetch is 0 in " + actions.SettingsFile)
+	}
+	ref := c.r.Driver.Image
+	if c.entry.Source != givenByHand {
+		if ref, _, err = c.entry.Resolve(c.k.Release, c.e.vars("")); err != nil {
+			return nil, err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, set.Gate.Wait())
+	defer cancel()
+	q := c.question(ref)
+	got := c.e.store(limited, c.s, q, c.k.Release, ref, nil)
+	if got.err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%s: no answer within %s (gate.fetch in %s)", ref, set.Gate.Fetch, actions.SettingsFile)
+	}
+	if got.err != nil {
+		return nil, got.err
+	}
+	defer c.e.tidyAfterFetch(got.inventory.Digest)
+	if err := q.accepts(got.inventory); err != nil {
+		return nil, err
+	}
+	return c.build(got.inventory, got.dir)
+}
+
+// build judges an image for the kernel, and gives its files when they serve. A
+// package that is not unpacked yet has no files to judge by; then a build that
+// says it is for this very release is taken, as at its first boot it would be.
+func (c cure) build(inv *image.Inventory, dir string) (*host.Build, error) {
+	j := c.e.judge(c.s, c.k, c.question(""), inv)
+	switch {
+	case j.Verdict == finding.OK:
+	case j.Verdict == finding.OKKABI && c.kabi():
+	case j.Verdict == finding.OKKABI:
+		return nil, fmt.Errorf("the build for %s would fit, and the risk kabi-match was not accepted with the driver", j.Build)
+	case j.Verdict == finding.Unsure && c.k.Dir == "" && j.Build == c.k.Release:
+	default:
+		return nil, fmt.Errorf("%s has %s", cmp.Or(inv.Reference, c.r.Driver.Image), whyNot(j))
+	}
+	b := hostBuild(c.k.Release, dir, inv, j.Load, map[string][]string{})
+	if len(b.Modules) == 0 {
+		return nil, fmt.Errorf("%s brings no module for %s", cmp.Or(inv.Reference, c.r.Driver.Image), c.k.Release)
+	}
+	b.Verdict = string(j.Verdict)
+	if inv.Digest != c.r.Driver.Digest {
+		b.Digest = inv.Digest
+	}
+	return &b, nil
+}
+
+// whyNot is a verdict that is no, in a few words.
+func whyNot(j judge.Judgement) string {
+	if j.Verdict == finding.NoModule {
+		return "no build for it"
+	}
+	for _, f := range j.Findings {
+		if f.Severity == finding.Block {
+			return "a build that does not fit: " + f.Message
+		}
+	}
+	return "a build of which it cannot be told that it fits (" + finding.VerdictWord(j.Verdict) + ")"
+}

@@ -1,0 +1,143 @@
+package workflow_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/stretchr/testify/require"
+
+	"fitout/catalog"
+	"fitout/hostops/host"
+	"fitout/testdata/images"
+	"fitout/testdata/nodes"
+	"fitout/workflow"
+	"fitout/workflow/actions"
+	"fitout/workflow/answers"
+)
+
+// newer is a kernel that is not on the node yet.
+const newer = "6.1.0-99-amd64"
+
+// keptFrom keeps e100 on a Debian node from a registry of which the reference
+// names one image a kernel.
+func keptFrom(t *testing.T, addr string, r *images.Registry) *workflow.Engine {
+	t.Helper()
+	e := engineOn(t)
+	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
+		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
+	}
+	if r != nil {
+		require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+addr+"/ca.crt", []byte(r.CA), 0o644))
+		require.NoError(t, e.Node.WriteFile("/root/.docker/config.json", []byte(strings.ReplaceAll(r.DockerConfig(), images.GuestHost, addr)), 0o600))
+	}
+	entry := images.Catalog(images.Entry{Name: "e100-image", Title: "Intel PRO/100", Modules: []string{"e100"},
+		Match: []string{"pci:v00008086d00001229sv*sd*bc*sc*i*"}, Reference: addr + "/drivers/e100:${KERNEL_FULL_VERSION}", Licence: "gpl"})
+	require.NoError(t, e.Node.WriteFile("/etc/fitout/catalog.d/test.yaml", []byte(entry), 0o644))
+	var err error
+	e.Catalog, err = catalog.Load(e.Node.Path("/etc/fitout/catalog.d"), "")
+	require.NoError(t, err)
+	return e
+}
+
+// publish puts an image with e100 for one kernel into the registry.
+func publish(t *testing.T, r *images.Registry, release string) {
+	t.Helper()
+	dir := strings.TrimSuffix(strings.TrimPrefix(driverImage(t, nodes.Release, release, "e100"), "oci:"), ":1")
+	index, err := layout.ImageIndexFromPath(dir)
+	require.NoError(t, err)
+	manifest, err := index.IndexManifest()
+	require.NoError(t, err)
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	require.NoError(t, err)
+	require.NoError(t, r.Push(img, "drivers/e100:"+release))
+}
+
+func keep(t *testing.T, e *workflow.Engine) {
+	t.Helper()
+	a := answers.Default()
+	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: answers.Persist}}
+	a.AcceptRisks = []string{"unsure-verdict"}
+	a.Licences = []answers.Licence{{ID: "gpl", Digest: licenceDigest(), Accepted: true, By: "ops@example.com"}}
+	accepted, err := json.Marshal(a.Licences)
+	require.NoError(t, err)
+	require.NoError(t, e.Node.WriteFile(e.StateDir()+"/licences.json", accepted, 0o600)) // as the start of a run records it
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+}
+
+func TestGateFetchesTheBuildForTheNewKernelFromTheRegistry(t *testing.T) {
+	r, err := images.Serve()
+	require.NoError(t, err)
+	defer r.Close()
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r.Addr, r)
+	keep(t, e)
+	var out bytes.Buffer
+	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), "the registry has none yet")
+	require.Contains(t, out.String(), "registry: ")
+	require.Contains(t, out.String(), "fitout allow "+newer)
+
+	publish(t, r, newer)
+	c, err := e.RehearseUninstalled(t.Context(), newer)
+	require.NoError(t, err)
+	require.True(t, c.OK, c.Gate.Sentence())
+	require.Error(t, host.Covered(e.Node, e.StateDir(), host.Driver{Name: "e100-image", Load: []string{"e100"}}, newer), "a rehearsal puts nothing into the tree")
+	out.Reset()
+	require.NoError(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), out.String())
+	require.NoError(t, host.Covered(e.Node, e.StateDir(), host.Driver{Name: "e100-image", Load: []string{"e100"}}, newer))
+	limit(t, e, "0KiB")
+	_, err = e.TidyStore()
+	require.NoError(t, err)
+	st, err := e.Store()
+	require.NoError(t, err)
+	require.Len(t, st.Images, 2, "both builds are kept, so both images are needed")
+}
+
+func TestGateRefusesWithoutTheRegistryAndSaysSo(t *testing.T) {
+	r, err := images.Serve()
+	require.NoError(t, err)
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r.Addr, r)
+	keep(t, e)
+	r.Close()
+	var out bytes.Buffer
+	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
+	require.Contains(t, out.String(), "kernel "+newer+" refused")
+	require.Contains(t, out.String(), "connection refused")
+}
+
+func TestGateWaitsForASilentRegistryNoLongerThanItsLimit(t *testing.T) {
+	r, err := images.Serve()
+	require.NoError(t, err)
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r.Addr, r)
+	keep(t, e)
+	addr := r.Addr
+	r.Close()
+	silent, err := net.Listen("tcp", addr) // accepts, and never says a word
+	require.NoError(t, err)
+	defer silent.Close()
+	require.NoError(t, e.Node.WriteFile(actions.SettingsFile, []byte("apiVersion: fitout/v1\nkind: Config\ngate: {fetch: 1s}\n"), 0o644))
+	var out bytes.Buffer
+	done := make(chan error)
+	go func() { done <- e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out) }()
+	select {
+	case err = <-done:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the gate still waits for the registry")
+	}
+	require.Error(t, err)
+	require.Contains(t, out.String(), "no answer within 1s (gate.fetch in "+actions.SettingsFile+")")
+
+	require.NoError(t, e.Node.WriteFile(actions.SettingsFile, []byte("apiVersion: fitout/v1\nkind: Config\ngate: {fetch: 0s}\n"), 0o644))
+	out.Reset()
+	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
+	require.Contains(t, out.String(), "not asked")
+}
