@@ -31,7 +31,9 @@ unit: deps ## all tests that need no machine
 e2e: deps ## the tests on virtual machines
 	go test -p 1 -timeout 40m $(E2E)
 
-test-full: test ## test, and a minute of each fuzz target
+test-full: test ## test, the long matrices, and a minute of each fuzz target
+	FITOUT_FULL=1 go test -timeout 60m ./catalog/image
+	FITOUT_FULL=1 go test -timeout 400m -v -run TestRunSurvivesKillAndResetAnywhere ./testdata/e2e
 	$(MAKE) fuzz FUZZTIME=1m
 
 lint: ## formatting, vet
