@@ -233,7 +233,9 @@ func (a *PutFirmware) Done(_ context.Context, n *hostops.Node) (bool, error) {
 	return true, nil
 }
 
-// Undo removes what was not there before and puts the older version back.
+// Undo removes what was not there before and puts the older version back. When
+// nothing is left, the kernel no longer looks there: a boot in between has told
+// it to.
 func (a *PutFirmware) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 	var changed []string
 	dir := firmwareDir(a.State)
@@ -257,6 +259,11 @@ func (a *PutFirmware) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) e
 				return err
 			}
 			pruneDirs(n, path.Dir(aside), a.State)
+		}
+	}
+	if firmwarePath(n) == dir && !n.Exists(dir) {
+		if err := writeFirmwarePath(n, a.Foreign); err != nil {
+			return err
 		}
 	}
 	if len(changed) > 0 {

@@ -27,6 +27,19 @@ func TestFirmwareLiesUnderTheVeryNameTheKernelAsksFor(t *testing.T) {
 	require.Equal(t, "/var/lib/fitout/firmware", firmwarePath(n))
 }
 
+// A boot between a run and its undoing has told the kernel of the directory.
+func TestUndoneFirmwareIsNoLongerLookedForEvenAfterABoot(t *testing.T) {
+	for name, before := range map[string]string{"no path of its own": "", "the host's own": "/opt/fw"} {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, hosts.Debian(), map[string]string{firmwareParam: before, "/opt/fw/site/a.bin": "theirs"})
+			done := apply(t, n, []hostops.Action{firmware(t, n, "d", "vendor/fw.bin", "x")})
+			require.NoError(t, setFirmwarePath(n, ordinaryState))
+			undo(t, n, done)
+			require.Equal(t, before, firmwarePath(n))
+		})
+	}
+}
+
 func TestFirmwareOfTwoDriversUnderOneNameIsRefused(t *testing.T) {
 	n := node(t, hosts.Debian())
 	f := family(t, n)

@@ -49,6 +49,6 @@ func TestPlannedRestartIsAStepOfTheRun(t *testing.T) {
 // withoutStore is a fingerprint but for the images that were read and what was
 // accepted, which stay when a run is undone.
 func withoutStore(fingerprint string) string {
-	lines := strings.SplitAfter(fingerprint, "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "/var/lib/fitout") }), "")
+	lines := strings.Split(fingerprint, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "/var/lib/fitout") }), "\n")
 }
