@@ -47,6 +47,9 @@ type timer struct {
 func (h *harness) Flush()         { h.flushes++ }
 func (h *harness) Shell() tea.Cmd { h.shells++; return nil }
 
+// Quiet is true: what comes in goes straight to the model.
+func (h *harness) Quiet(time.Duration) bool { return true }
+
 // newHarness starts the wizard on the fake node. change, when given, changes
 // the node first.
 func newHarness(t testing.TB, p term.Profile, w, hgt int, change func(*fake.Engine)) *harness {

@@ -127,6 +127,7 @@ func answer(in io.Reader, out io.StringWriter, replies []reply) {
 			continue
 		}
 		if m := wordAsked.FindStringSubmatch(last); m != nil {
+			time.Sleep(300 * time.Millisecond) // sooner it would be a paste
 			say(m[1])
 			continue
 		}

@@ -25,6 +25,9 @@ const (
 	// deaf is how long Enter is ignored after a page appeared, and every key on
 	// pages where a typed word acts.
 	deaf = 300 * time.Millisecond
+	// calm is the pause that must come before a word that acts: text that is
+	// closer to it belongs to the same paste.
+	calm = 300 * time.Millisecond
 )
 
 // model is the root.
@@ -41,6 +44,10 @@ type model struct {
 	jobs    int // ids given out
 	outcome *Outcome
 	session Terminal
+	// typed is when the last key of text came, and streak how many came with no
+	// pause between them.
+	typed  time.Time
+	streak int
 	// remember keeps the mode that Ctrl-T chose for the next start; nil: it is
 	// not kept.
 	remember func(term.Mode) error
@@ -50,6 +57,8 @@ type model struct {
 type Terminal interface {
 	// Flush throws away what was typed ahead.
 	Flush()
+	// Quiet says that nothing came in for that long, and nothing waits.
+	Quiet(d time.Duration) bool
 	// Shell is a command that gives the terminal to a shell for a while.
 	Shell() tea.Cmd
 }
@@ -140,6 +149,9 @@ func (m *model) deliver(to pages.To) tea.Cmd {
 	if r, ok := to.Msg.(interface{ Apply() }); ok {
 		r.Apply()
 	}
+	if c, ok := to.Msg.(pages.Confirmed); ok && (m.streak > c.Keys || !m.session.Quiet(pages.Settle)) {
+		to.Msg = pages.Confirmed{}
+	}
 	for _, p := range m.stack {
 		if p == to.Page {
 			return p.Update(to.Msg)
@@ -155,6 +167,7 @@ func (m *model) key(k tea.KeyMsg) tea.Cmd {
 	if k.Type == tea.KeyRunes && len(k.Runes) > 1 && !k.Paste {
 		return m.each(k)
 	}
+	m.count(k)
 	if cmd, done := m.control(k); done {
 		return cmd
 	}
@@ -190,6 +203,18 @@ func (m *model) key(k tea.KeyMsg) tea.Cmd {
 		}
 	}
 	return top.Update(k)
+}
+
+// count keeps how many keys of text came with no pause between them.
+func (m *model) count(k tea.KeyMsg) {
+	if !k.Paste && !pages.IsText(k) {
+		return
+	}
+	now := m.c.Now()
+	if now.Sub(m.typed) >= calm {
+		m.streak = 0
+	}
+	m.typed, m.streak = now, m.streak+max(len(k.Runes), 1)
 }
 
 // each takes characters that came in one block, one by one, unless the page has

@@ -122,7 +122,7 @@ func screen(ctx context.Context, w workflow.Wizard, o Options, in *os.File, plac
 	session.Notes = o.Notes
 	reader := term.NewReader(in)
 	reader.Hangup = session.Hangup
-	m := newModel(newCommon(ctx, w, o, look.New(profile)), profile, width, height, &terminal{session: session, in: in, out: o.Out, shell: o.shell()})
+	m := newModel(newCommon(ctx, w, o, look.New(profile)), profile, width, height, &terminal{session: session, in: in, reader: reader, out: o.Out, shell: o.shell()})
 	m.watch(o.Watch)
 	m.remember = func(mode term.Mode) error { return term.Remember(o.screens(), place, mode) }
 	if !known {
@@ -240,11 +240,14 @@ func (o Options) shell() string {
 // terminal is the terminal as the root model needs it.
 type terminal struct {
 	session *term.Session
+	reader  *term.Reader
 	in, out *os.File
 	shell   string
 }
 
 func (t *terminal) Flush() { term.Flush(t.in) }
+
+func (t *terminal) Quiet(d time.Duration) bool { return t.reader.Quiet(d) }
 
 // shellDone is the return from a shell.
 type shellDone struct{ err error }

@@ -230,6 +230,35 @@ func TestTypedWordFollowedByMoreTextDoesNotCount(t *testing.T) {
 	h.on("6/7")
 }
 
+// A sender that stutters lets the word stand alone for a moment; what came right
+// before it tells.
+func TestWordInsideAPasteThatStuttersDoesNotCount(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, nil)
+	h.keys("n", "enter", "accept", "enter", "enter", "enter").on("6/7")
+	h.wait(1e9)
+	enter := func(text string) {
+		for _, k := range text {
+			h.send(key(string(k)))
+		}
+		h.send(named["enter"])
+	}
+	enter("x")
+	h.wait(200e6)
+	enter("run")
+	h.wait(2e9)
+	h.on("6/7").sees("more text came with it, as in a paste")
+	for _, k := range "z run" { // one line, with the word at its end
+		h.send(key(string(k)))
+	}
+	h.send(named["enter"])
+	h.wait(2e9)
+	require.Empty(t, h.engine.Started())
+	h.on("6/7")
+	enter("run")
+	h.wait(2e9)
+	require.Len(t, h.engine.Started(), 1)
+}
+
 func TestTypeAheadIsThrownAwayWherePagesAct(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, nil)
 	h.keys("n", "enter").on("4/7")

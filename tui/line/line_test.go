@@ -72,6 +72,9 @@ func (c *talk) asks(question, answer string) *talk {
 	c.t.Helper()
 	c.says(question)
 	time.Sleep(30 * time.Millisecond)
+	if strings.HasPrefix(question, "type the word") {
+		time.Sleep(calm)
+	}
 	_, err := c.master.WriteString(answer)
 	require.NoError(c.t, err)
 	time.Sleep(30 * time.Millisecond)
@@ -140,6 +143,13 @@ func TestWordTypedAheadOrPastedDoesNotCount(t *testing.T) {
 	c := begin(t, nil)
 	c.asks("Which?", "1\n").asks("Image?", "1\n").asks("-- line 20", "e\naccept\nroot\n1\nstop\nrun\n")
 	time.Sleep(300 * time.Millisecond)
+	require.Empty(t, c.engine.Started())
+
+	c = begin(t, nil)
+	c.toPlan()
+	_, err := c.master.WriteString("run\n") // sooner than anybody types
+	require.NoError(t, err)
+	c.says("as in a paste").ends(workflow.ExitStopped)
 	require.Empty(t, c.engine.Started())
 
 	c = begin(t, nil)

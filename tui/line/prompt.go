@@ -120,13 +120,18 @@ func (p *prompter) ask(question, otherwise string) (string, error) {
 	return text, nil
 }
 
-// settle is how long after a typed word nothing may follow.
-const settle = 150 * time.Millisecond
+// The pauses around a typed word: it cannot come sooner after the question than
+// anybody reads and types, and nothing may follow it.
+const (
+	calm   = 250 * time.Millisecond
+	settle = 300 * time.Millisecond
+)
 
 // word asks for a typed word. What was typed ahead does not count, and neither
-// does a word that more text follows at once, as in a paste.
+// does a word that is part of a paste.
 func (p *prompter) word(does, word string) (bool, error) {
 	term.Flush(p.in)
+	asked := time.Now()
 	text, err := p.ask("To "+does+", type the word "+word+"; anything else goes back", "")
 	if err != nil || text != word {
 		return false, err
@@ -134,10 +139,11 @@ func (p *prompter) word(does, word string) (bool, error) {
 	if !term.IsTerminal(p.in) {
 		return true, nil
 	}
+	hasty := time.Since(asked) < calm
 	fds := []unix.PollFd{{Fd: int32(p.in.Fd()), Events: unix.POLLIN}}
-	if n, _ := unix.Poll(fds, int(settle.Milliseconds())); n > 0 {
+	if n, _ := unix.Poll(fds, int(settle.Milliseconds())); n > 0 || hasty {
 		term.Flush(p.in)
-		p.say("More text followed at once, as in a paste: it does not count.")
+		p.say("More text came with it, as in a paste: it does not count.")
 		return false, nil
 	}
 	return true, nil

@@ -81,26 +81,26 @@ func (t *Text) View(th *look.Theme, w int) string {
 	return "[" + shown + th.Marks.Field + strings.Repeat(" ", fill) + "]"
 }
 
-// settle is how long after Enter a typed word must stay the last input. A block
+// Settle is how long after Enter a typed word must stay the last input. A block
 // of text that was pasted into the terminal goes on sooner than that.
-const settle = 150 * time.Millisecond
+const Settle = 300 * time.Millisecond
 
 // Word is a field in which one word has to be typed for something to happen.
 type Word struct {
 	Want string
 	Text
 	armed int // counts keys; a confirmation holds for the count it was made at
-	// refused is when a line was last refused for what followed it: the rest of
-	// a paste that stutters may look like a word typed by itself.
-	refused time.Time
+	keys  int // of text since the word was begun
 }
 
-// calm is how long after such a line the next one may count.
-const calm = time.Second
-
-// Confirmed is sent to the page when the word was typed, entered, and nothing
-// followed.
-type Confirmed struct{ At int }
+// Confirmed is sent to the page when the word was typed and entered, and a
+// moment has gone by. Its zero value holds nowhere.
+type Confirmed struct {
+	At int
+	// Keys is how many keys of text went into the word, Enter being one. More
+	// than these in one go are a paste that has the word in it.
+	Keys int
+}
 
 // Active says that something was typed, so letters belong to the field.
 func (w *Word) Active() bool { return len(w.Value) > 0 }
@@ -119,6 +119,12 @@ func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) 
 		w.Value = nil
 		return true, nil
 	}
+	if !w.Active() {
+		w.keys = 0
+	}
+	if IsText(k) {
+		w.keys++
+	}
 	switch {
 	case k.Type == tea.KeyEsc:
 		w.Value = nil
@@ -129,11 +135,7 @@ func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) 
 			w.Value = nil
 			return true, nil
 		}
-		if time.Since(w.refused) < calm {
-			w.refused, w.Value = time.Now(), nil
-			return true, nil
-		}
-		return true, c.later(p, settle, Confirmed{w.armed})
+		return true, c.later(p, Settle, Confirmed{w.armed, w.keys})
 	}
 	return w.Text.Key(k), nil
 }
@@ -142,8 +144,7 @@ func (w *Word) Key(c *Common, p Page, k tea.KeyMsg) (handled bool, cmd tea.Cmd) 
 func (w *Word) Holds(c Confirmed) bool {
 	ok := c.At == w.armed && w.String() == w.Want
 	if !ok {
-		w.Note = "more text followed at once, as in a paste: wait a moment, then type " + w.Want
-		w.refused = time.Now()
+		w.Note = "more text came with it, as in a paste: wait a moment, then type " + w.Want
 	}
 	w.Value = nil
 	return ok

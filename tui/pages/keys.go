@@ -84,6 +84,12 @@ func Means(k tea.KeyMsg) Action {
 // text fields only Enter does. Serial programs may send LF.
 func enter(k tea.KeyMsg) bool { return k.Type == tea.KeyEnter || k.Type == tea.KeyCtrlJ }
 
+// IsText says that a key is what pasted text is made of: characters and line
+// ends.
+func IsText(k tea.KeyMsg) bool {
+	return k.Type == tea.KeyRunes || k.Type == tea.KeySpace || k.Type == tea.KeyTab || enter(k)
+}
+
 // letter is the plain character of a key, 0 for others.
 func letter(k tea.KeyMsg) rune {
 	if k.Type == tea.KeyRunes && len(k.Runes) == 1 && !k.Alt && !k.Paste {

@@ -45,10 +45,12 @@ type Reader struct {
 	burst  int           // text bytes since the last pause
 	inside bool          // between the terminal's own marks of a paste
 	gone   atomic.Bool
+	born   time.Time
+	came   atomic.Int64 // when bytes were last read, in nanoseconds after born
 }
 
 // NewReader wraps a terminal.
-func NewReader(f *os.File) *Reader { return &Reader{File: f, wait: joinWait} }
+func NewReader(f *os.File) *Reader { return &Reader{File: f, wait: joinWait, born: time.Now()} }
 
 var (
 	cursorAnswer = regexp.MustCompile(`\x1b\[(\d{1,4});(\d{1,4})R`)
@@ -104,8 +106,16 @@ func (r *Reader) read(p []byte) (int, error) {
 			}
 			return 0, io.EOF
 		}
+		r.came.Store(int64(time.Since(r.born)))
 		return n, nil
 	}
+}
+
+// Quiet says that nothing came in for that long and that nothing waits to be
+// read. It is asked from other goroutines.
+func (r *Reader) Quiet(d time.Duration) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.Fd()), Events: unix.POLLIN}}, 0)
+	return err == nil && n == 0 && time.Since(r.born)-time.Duration(r.came.Load()) >= d
 }
 
 // more waits for the rest of a key.
