@@ -151,7 +151,7 @@ func TestConsoleIsSharedWithTheKernelAndASecondPerson(t *testing.T) {
 	t.Run("the kernel's lines about a card are on its page", func(t *testing.T) {
 		n := machine.on(t)
 		n.types("clear; fitout" + vm.Enter)
-		n.sees("1/7 Hardware", patience)
+		n.sees("8086:10d3", patience)
 		n.types(vm.Enter)
 		n.sees("0000:00:05.0", patience)
 		n.types("m")
