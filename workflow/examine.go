@@ -355,7 +355,7 @@ func noImage(kernel host.Kernel, ref string, err error) judge.Judgement {
 func (e *Engine) ImageOptions(authFiles ...string) (image.Options, error) {
 	opts, err := actions.Options(e.Node, authFiles, e.PlainHTTP)
 	if err != nil {
-		err = &Error{Exit: ExitFile, Code: "settings", Message: err.Error(), Err: err}
+		err = &Error{Exit: ExitFile, Code: "file-not-valid", Message: err.Error(), Err: err}
 	}
 	return opts, err
 }
@@ -364,7 +364,7 @@ func (e *Engine) ImageOptions(authFiles ...string) (image.Options, error) {
 func ImageError(reference string, err error) error {
 	var ie *image.Error
 	if !errors.As(err, &ie) {
-		return stopf(ExitForbidden, "image", "", "reading %s: %v", reference, err)
+		return stopf(ExitForbidden, "image-unreadable", "", "reading %s: %v", reference, err)
 	}
 	hint := ie.Hint
 	if ie.Code == image.Limit && hint == "" {
