@@ -156,7 +156,7 @@ func (s rootSpec) sum() (string, error) {
 	for _, k := range s.Kernels {
 		fmt.Fprintln(h, k.Release)
 	}
-	fmt.Fprintln(h, slices.Sorted(slices.Values(s.Remove)))
+	fmt.Fprintln(h, slices.Sorted(slices.Values(s.Remove)), slices.Sorted(slices.Values(s.Only)))
 	err := fs.WalkDir(guest, "guest", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
