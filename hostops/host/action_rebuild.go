@@ -53,6 +53,8 @@ func (h *Host) Rebuild() (hostops.Action, error) {
 		return no("only Elemental's toolkit can do it from the running system")
 	case active == "":
 		return no("the state partition with the active image cannot be seen (" + images2 + "/active, " + images1 + "/active.img)")
+	case ImageWaiting(h.n):
+		return no("the running system is not the active image " + active + ": building now would make the active one, which has not proved itself, the fallback; boot it and see that its devices work, then try again")
 	}
 	kept, err := readKept(h.n, h.layout.State)
 	if err != nil {

@@ -120,6 +120,17 @@ func TestImageIsNotBuiltBesideAnotherUpgrade(t *testing.T) {
 	require.Equal(t, "1", path.Base(path.Dir(m.Active(t))))
 }
 
+// What would become the fallback must be what runs.
+func TestUnprovedImageNeverBecomesTheFallback(t *testing.T) {
+	n, _, _ := rebuildable(t)
+	require.NoError(t, n.WriteFile("/sys/dev/block/259:1/loop/backing_file", []byte("/.snapshots/7/snapshot.img\n"), 0o644)) // booted from the passive one
+	_, err := Detect(n).Rebuild()
+	var no *Unsupported
+	require.ErrorAs(t, err, &no)
+	require.ErrorContains(t, err, "is not the active image")
+	require.ErrorContains(t, err, "boot it and see that its devices work")
+}
+
 func TestHarvesterImageIsNotBuiltByUs(t *testing.T) {
 	n := node(t, hosts.Harvester())
 	_, err := Detect(n).Rebuild()
