@@ -17,10 +17,14 @@ func (h *Host) Remove(name string, last bool) ([]hostops.Action, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	return []hostops.Action{
+	var out []hostops.Action
+	if layered(h.n, h.layout.State, name) {
+		out = append(out, &UnlayerPackage{State: h.layout.State, Driver: name})
+	}
+	return append(out,
 		&TakeOut{State: h.layout.State, Driver: name, Last: last},
 		&Purge{State: h.layout.State, Driver: name, Last: last},
-	}, nil
+	), nil
 }
 
 // TakeOut takes a driver's own files out of all places, by its record. What
@@ -274,7 +278,7 @@ var sharedFiles = []string{"hook.log", ".hook.lock", "boot.json"}
 // Describe implements hostops.Action.
 func (a *Purge) Describe() hostops.Description {
 	d := hostops.Description{Title: "delete the files of " + a.Driver,
-		Text:     []string{"rm -r " + path.Join(removedDir(a.State), a.Driver), "rm -r " + path.Join(savedDir(a.State), "{tree,firmware}", a.Driver)},
+		Text:     []string{"rm -r " + path.Join(removedDir(a.State), a.Driver), "rm -r " + path.Join(savedDir(a.State), "{tree,firmware,repo}", a.Driver)},
 		Undo:     []string{"nothing: from here on the driver has to be fitted anew"},
 		Estimate: time.Second}
 	if a.Last {
@@ -286,7 +290,7 @@ func (a *Purge) Describe() hostops.Description {
 func (a *Purge) paths() []string {
 	out := []string{
 		path.Join(removedDir(a.State), a.Driver), path.Join(savedDir(a.State), "tree", a.Driver),
-		path.Join(savedDir(a.State), "firmware", a.Driver), path.Join(a.State, "upgrade", a.Driver+".json"),
+		path.Join(savedDir(a.State), "firmware", a.Driver), path.Join(savedDir(a.State), "repo", a.Driver), path.Join(a.State, "upgrade", a.Driver+".json"),
 	}
 	if a.Last {
 		for _, d := range append(append([]string{}, sharedDirs...), sharedFiles...) {

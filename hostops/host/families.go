@@ -80,6 +80,7 @@ type Host struct {
 	facts   Facts
 	layout  Layout
 	program program
+	noImage string // why no driver can be put into the OS image, if that is known
 }
 
 // Facts says what the family can do here.
@@ -127,6 +128,8 @@ func describe(c *clue, family string) *Host {
 		h.layout.Apart = true
 	}
 	if family == "ostree" {
+		h.noImage = whyNoLayers(c)
+		f.OSImage = h.noImage == ""
 		h.layout.HoldInhibitor = rebootsByItself(c.n)
 	}
 	if p.oem != "" {

@@ -233,6 +233,12 @@ func AddBuild(ctx context.Context, n *hostops.Node, state, driver string, k Kern
 	for rel := range rec.Driver.Builds {
 		keep.Dirs = append(keep.Dirs, path.Join(treeDir(state), "lib/modules", rel, "updates", driver))
 	}
+	if layered(n, state, driver) {
+		if err := writeRepo(n, state, driver, rec.Driver.Version, layerBuilds(n, rec.Driver, state)); err != nil {
+			return err
+		}
+		keep.Dirs = append(keep.Dirs, repoDir(state, driver))
+	}
 	if err := keep.Prepare(ctx, n); err != nil {
 		return err
 	}

@@ -90,6 +90,9 @@ func sameImage(img, booted string) bool {
 
 // ImageWaiting says that another image than the booted one boots next.
 func ImageWaiting(n *hostops.Node) bool {
+	if deploymentWaiting(n) {
+		return true
+	}
 	active, _ := elementalImages(n)
 	booted := bootedImage(n)
 	return active != "" && booted != "" && !sameImage(active, booted)

@@ -78,6 +78,15 @@ func deployments(n *hostops.Node) []deployment {
 	return out
 }
 
+// deploymentWaiting says that another deployment than the booted one boots next.
+func deploymentWaiting(n *hostops.Node) bool {
+	booted, next := bootedDeployment(n), defaultDeployment(n)
+	if booted == "" {
+		return false
+	}
+	return stagedName(n) != "" || next != "" && !sameDeployment(booted, next)
+}
+
 var deploymentName = regexp.MustCompile(`[0-9a-f]{64}\.[0-9]+`)
 
 // stagedName is the CHECKSUM.SERIAL of the deployment that is staged, "" for

@@ -15,6 +15,8 @@ func Actions() []func() hostops.Action {
 		func() hostops.Action { return &TakeOut{} },
 		func() hostops.Action { return &Purge{} },
 		func() hostops.Action { return &RebuildImage{} },
+		func() hostops.Action { return &LayerPackage{} },
+		func() hostops.Action { return &UnlayerPackage{} },
 	}
 }
 

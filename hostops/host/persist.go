@@ -25,7 +25,9 @@ func (h *Host) Using(source, version string) Family {
 func (h *Host) Persist(d Driver, where string) ([]hostops.Action, error) {
 	if where == "" || where == "auto" {
 		where = "side-tree"
-		if h.facts.OSImage {
+		// A hook puts it into the image at the price of the upgrade that comes
+		// anyway; a layered package has a price of its own, which is asked for.
+		if h.facts.OSImage && h.layout.OEM != "" {
 			where = "os-image"
 		}
 	}
@@ -45,7 +47,11 @@ func (h *Host) allowed(what, where string) error {
 	case f.Refusal != "":
 		return no(f.Refusal)
 	case where == "os-image" && !f.OSImage:
-		return no("this family has no hook that puts a driver into the OS image yet; use side-tree")
+		why := h.noImage
+		if why == "" {
+			why = "this family has no hook that puts a driver into the OS image yet"
+		}
+		return no(why + "; use side-tree")
 	case where != "os-image" && where != "side-tree":
 		return no("the places are auto, side-tree and os-image")
 	case !f.SideTree:
@@ -101,7 +107,26 @@ func (h *Host) keep(d Driver, when, where string) ([]hostops.Action, error) {
 		actions = append(actions, a)
 		texts = append(texts, a.text())
 	}
-	return append(actions, h.record(d, info, when, where, texts)), nil
+	layer, layerTexts := h.layerActions(d, where)
+	record := h.record(d, info, when, where, append(texts, layerTexts...))
+	return append(append(actions, layer...), record), nil
+}
+
+// layerActions put a driver into the image as a package, or take the package
+// out of it that an earlier choice put there.
+func (h *Host) layerActions(d Driver, where string) ([]hostops.Action, []TextFile) {
+	l := h.layout
+	if where == "os-image" && l.OEM == "" {
+		texts := []TextFile{repoText(l.State, d.Name)}
+		return []hostops.Action{
+			&WriteFiles{Title: "let rpm-ostree find the packages of " + d.Name, Files: texts, Dirs: missingDirs(h.n, texts)},
+			&LayerPackage{State: l.State, Driver: d.Name, Version: d.Version, Builds: layerBuilds(h.n, d, l.State)},
+		}, texts
+	}
+	if layered(h.n, l.State, d.Name) {
+		return []hostops.Action{&UnlayerPackage{State: l.State, Driver: d.Name}}, nil
+	}
+	return nil, nil
 }
 
 // record is the last step: what the hooks and the gate go by.
@@ -121,6 +146,9 @@ func (h *Host) record(d Driver, info modinfo, when, where string, texts []TextFi
 		k.Driver.Builds[rel] = b
 		k.Firmware = append(k.Firmware, b.Firmware...)
 		a.Dirs = append(a.Dirs, dir)
+	}
+	if where == "os-image" && h.layout.OEM == "" {
+		a.Dirs = append(a.Dirs, repoDir(state, d.Name))
 	}
 	sort.Strings(a.Dirs)
 	k.Firmware = sortedUnique(k.Firmware)
@@ -178,9 +206,9 @@ func releases(d Driver) []string {
 }
 
 // osDir is where a release's own modules lie now: a staged deployment's are
-// not below /usr/lib/modules yet.
+// not below /usr/lib/modules yet, unless it has the kernel that runs.
 func (h *Host) osDir(rel string) string {
-	if h.facts.Family == "ostree" {
+	if h.facts.Family == "ostree" && rel != h.n.Kernel.Release() {
 		for _, d := range deployments(h.n) {
 			if d.release == rel && !slices.Contains(d.roles, Running) {
 				return path.Join(d.dir, "usr/lib/modules", rel)

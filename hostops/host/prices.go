@@ -1,5 +1,10 @@
 package host
 
+import (
+	"path"
+	"strings"
+)
+
 // prices says, for each way of keeping a driver, what it costs on this node.
 func prices(f Facts, l Layout, p profile) map[string][]string {
 	out := map[string][]string{}
@@ -19,13 +24,31 @@ func prices(f Facts, l Layout, p profile) map[string][]string {
 			out["side-tree"] = append(out["side-tree"], "no systemd here: the driver is loaded by udev or mdev coldplug through modprobe.d alone, and a missing build is not reported at boot")
 		}
 	}
-	if f.OSImage {
+	switch {
+	case f.OSImage && l.OEM == "":
+		out["os-image"] = layerPrice(f, l)
+	case f.OSImage:
 		out["os-image"] = append([]string{
 			"goes into the OS image with the next upgrade, reinstall or reset; until then it is loaded at boot from " + l.State,
 			"the fallback entry has the driver from the tree only, if a build for its kernel is there",
 			"a reset that formats the persistent partition loses it: persist again afterwards",
 			"an image that has it keeps it until the next upgrade, also after `fitout remove`",
 		}, gatePrice(f, p)...)
+	}
+	return out
+}
+
+// layerPrice is that of a layered package.
+func layerPrice(f Facts, l Layout) []string {
+	out := []string{
+		"a package for each kernel in " + path.Join(l.State, "repo") + ", put into the image by `rpm-ostree install`: in the image from the next boot on, until then loaded from " + l.State,
+		"every later OS upgrade is built on this node (some minutes more each), and needs all RPM repositories of the node to answer",
+		"an OS upgrade to a kernel without a package is refused by rpm-ostree before it is staged",
+		"in the initramfs only where one is made here: rpm-ostree initramfs --enable --arg=--add-drivers --arg=MODULE",
+		"the fallback deployment has the driver from the tree only, if a build for its kernel is there",
+	}
+	if strings.Contains(f.Title, "bootc") {
+		out = append(out, "`bootc upgrade` and `bootc switch` refuse a node with layered packages: from then on it is upgraded with `rpm-ostree upgrade`")
 	}
 	return out
 }
