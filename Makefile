@@ -6,7 +6,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 # The Debian packages that the tests, the benchmarks and the demo use.
 PACKAGES = qemu-system-x86 seabios squashfs-tools busybox-static kmod e2fsprogs docker-registry apache2-utils \
-           pciutils cpio gcc libc6-dev make libelf1 rpm xz-utils bzip2 ca-certificates git
+           pciutils cpio gcc libc6-dev make libelf1 rpm dnf xz-utils bzip2 ca-certificates git
 # Go's "./..." leaves testdata out, so the packages there that have tests are
 # named: those that start machines, and the others.
 TESTED   = $(patsubst %/,./%,$(sort $(dir $(wildcard testdata/*/*_test.go testdata/*/*/*_test.go))))

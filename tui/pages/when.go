@@ -140,8 +140,19 @@ func (p *When) Keys() []look.Key {
 }
 
 func (p *When) Help() []string {
-	return []string{
+	out := []string{
 		"When the driver is loaded and whether it stays. Keeping it over OS upgrades uses the host system's own hook: at every upgrade the new kernel is checked for a build of the driver.",
 		"o changes what happens when there is none: stop the upgrade, or go on without the driver.",
 	}
+	price := p.Choices.Survey.Host.Price
+	for _, way := range []struct{ key, title string }{
+		{"at-boot", "Load at every boot costs"},
+		{"side-tree", "Keep beside the OS (persistIn: side-tree) costs"},
+		{"os-image", "Keep in the OS image (persistIn: os-image) costs"},
+	} {
+		if len(price[way.key]) > 0 {
+			out = append(out, way.title+": "+strings.Join(price[way.key], "; ")+".")
+		}
+	}
+	return out
 }
