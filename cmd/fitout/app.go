@@ -74,6 +74,27 @@ func (a *app) open() (*workflow.Engine, error) {
 	return a.engine, nil
 }
 
+// reads makes a verb of what looks at the node.
+func (a *app) reads(do func(*cobra.Command, []string, *workflow.Engine) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		e, err := a.open()
+		if err != nil {
+			return err
+		}
+		return do(cmd, args, e)
+	}
+}
+
+// changes makes a verb of what changes the node, for which root is needed.
+func (a *app) changes(do func(*cobra.Command, []string, *workflow.Engine) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := a.needRoot(); err != nil {
+			return err
+		}
+		return a.reads(do)(cmd, args)
+	}
+}
+
 // document is the frame of every JSON answer.
 type document struct {
 	APIVersion string `json:"apiVersion"`

@@ -13,11 +13,7 @@ func (a *app) bundleVerb() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "bundle [RUN]", Short: "Write an archive for support: hardware, verdicts, journals, kernel log; secrets taken out", Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(cmd *cobra.Command, args []string, e *workflow.Engine) error {
 			id := ""
 			if len(args) == 1 {
 				id = args[0]
@@ -58,7 +54,7 @@ func (a *app) bundleVerb() *cobra.Command {
 			}
 			a.printf("written to %s\n", output)
 			return nil
-		},
+		}),
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "write the archive here (a new file)")
 	return c

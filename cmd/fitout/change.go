@@ -37,14 +37,7 @@ func (a *app) runVerbs() []*cobra.Command {
 func (a *app) rebuildVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rebuild", Short: "Build this node's OS image anew, with the drivers kept for it (Elemental)", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.needRoot(); err != nil {
-				return err
-			}
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.changes(func(cmd *cobra.Command, _ []string, e *workflow.Engine) error {
 			p, err := e.PlanRebuild(cmd.Context())
 			if err != nil {
 				return err
@@ -53,7 +46,7 @@ func (a *app) rebuildVerb() *cobra.Command {
 				return err
 			}
 			return a.runPlan(cmd.Context(), p)
-		},
+		}),
 	}
 	return a.changeFlags(c)
 }
@@ -62,14 +55,7 @@ func (a *app) rebuildVerb() *cobra.Command {
 func (a *app) driverVerb(use, short, word string, lay func(context.Context, *workflow.Engine, string) (*plan.Plan, error)) *cobra.Command {
 	c := &cobra.Command{
 		Use: use + " DRIVER", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.needRoot(); err != nil {
-				return err
-			}
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.changes(func(cmd *cobra.Command, args []string, e *workflow.Engine) error {
 			p, err := lay(cmd.Context(), e, args[0])
 			if err != nil {
 				return err
@@ -79,7 +65,7 @@ func (a *app) driverVerb(use, short, word string, lay func(context.Context, *wor
 				return err
 			}
 			return a.runPlan(cmd.Context(), p)
-		},
+		}),
 	}
 	return a.changeFlags(c)
 }
@@ -103,14 +89,7 @@ func (a *app) takeRisks(p *plan.Plan) {
 func (a *app) rollbackVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rollback RUN", Short: "Undo what a run did", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.needRoot(); err != nil {
-				return err
-			}
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.changes(func(cmd *cobra.Command, args []string, e *workflow.Engine) error {
 			if err := a.knownRun(args[0]); err != nil {
 				return err
 			}
@@ -125,7 +104,7 @@ func (a *app) rollbackVerb() *cobra.Command {
 				return err
 			}
 			return a.followRun(cmd.Context(), args[0], false)
-		},
+		}),
 	}
 	return a.changeFlags(c)
 }
@@ -164,11 +143,7 @@ func (a *app) checkVerb() *cobra.Command {
 	var rehearse bool
 	c := &cobra.Command{
 		Use: "check", Short: "Would every kept driver, and every device bound now, have a driver on that kernel?", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(cmd *cobra.Command, _ []string, e *workflow.Engine) error {
 			if osImage != "" {
 				root, done, err := e.OSImage(cmd.Context(), osImage)
 				if err != nil {
@@ -196,7 +171,7 @@ func (a *app) checkVerb() *cobra.Command {
 				return exitCode(workflow.ExitForbidden)
 			}
 			return err
-		},
+		}),
 	}
 	c.Flags().StringVar(&kernel, "kernel", "", "this kernel release (default: the next to boot)")
 	c.Flags().BoolVar(&rehearse, "rehearse", false, "ask this host's upgrade gate too, dry; --kernel may then name one that is not installed")
@@ -228,14 +203,7 @@ func (a *app) checkText(c *workflow.Check) {
 func (a *app) allowVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "allow KERNEL", Short: "Let the upgrade to this kernel through once, although a driver is missing", Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := a.needRoot(); err != nil {
-				return err
-			}
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.changes(func(_ *cobra.Command, args []string, e *workflow.Engine) error {
 			if err := e.Allow(args[0]); err != nil {
 				return err
 			}
@@ -244,6 +212,6 @@ func (a *app) allowVerb() *cobra.Command {
 			}
 			a.printf("The next upgrade to %s goes through once, without its driver.\n", args[0])
 			return nil
-		},
+		}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fitout/workflow"
 	"fitout/workflow/journal"
 	"fitout/workflow/run"
 )
@@ -17,16 +18,12 @@ func (a *app) runVerb() *cobra.Command {
 	var mode string
 	c := &cobra.Command{
 		Use: "run RUN", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(_ *cobra.Command, args []string, e *workflow.Engine) error {
 			// The runner handles signals itself: a first one undoes, a second
 			// one does not skip that.
 			code := e.Execute(context.Background(), args[0], run.Options{Mode: journal.Mode(mode), Stderr: a.errOut})
 			return exitCode(code)
-		},
+		}),
 	}
 	c.Flags().StringVar(&mode, "mode", "", "run, resume or rollback")
 	return c
@@ -36,12 +33,8 @@ func (a *app) runVerb() *cobra.Command {
 func (a *app) hookVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "hook STAGE [ARG...]", Hidden: true, DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(cmd *cobra.Command, args []string, e *workflow.Engine) error {
 			return e.Hook(cmd.Context(), args, a.errOut)
-		},
+		}),
 	}
 }

@@ -191,11 +191,7 @@ func (a *app) imageInspect() *cobra.Command {
 		Use:   "inspect REFERENCE",
 		Short: "Show what an image holds and for which kernels",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(cmd *cobra.Command, args []string, e *workflow.Engine) error {
 			inv, done, err := e.Inspect(cmd.Context(), args[0], kernel)
 			if err != nil {
 				return err
@@ -218,7 +214,7 @@ func (a *app) imageInspect() *cobra.Command {
 			}
 			a.inventoryText(inv)
 			return nil
-		},
+		}),
 	}
 	c.Flags().StringVar(&kernel, "kernel", "", "only what is for this kernel, and judge it")
 	return c

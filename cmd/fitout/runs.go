@@ -21,11 +21,7 @@ func (a *app) statusVerb() *cobra.Command {
 	var exit bool
 	c := &cobra.Command{
 		Use: "status", Short: "What is loaded, kept and pending: measured, not remembered", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(cmd *cobra.Command, _ []string, e *workflow.Engine) error {
 			st, err := e.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -39,7 +35,7 @@ func (a *app) statusVerb() *cobra.Command {
 				return exitCode(workflow.ExitDrift)
 			}
 			return err
-		},
+		}),
 	}
 	c.Flags().BoolVar(&exit, "exit-code", false, "end with 20 when the node is not as recorded")
 	return c
@@ -48,11 +44,7 @@ func (a *app) statusVerb() *cobra.Command {
 func (a *app) needsRebootVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "needs-reboot", Short: "Say whether a reboot is needed, and why (exit 0 yes, 20 no)", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(cmd *cobra.Command, _ []string, e *workflow.Engine) error {
 			st, err := e.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -70,18 +62,14 @@ func (a *app) needsRebootVerb() *cobra.Command {
 				return exitCode(workflow.ExitDrift)
 			}
 			return nil
-		},
+		}),
 	}
 }
 
 func (a *app) historyVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "history [RUN]", Short: "List past runs, or the steps of one", Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			e, err := a.open()
-			if err != nil {
-				return err
-			}
+		RunE: a.reads(func(_ *cobra.Command, args []string, e *workflow.Engine) error {
 			if len(args) == 1 {
 				return a.showRun(args[0])
 			}
@@ -104,7 +92,7 @@ func (a *app) historyVerb() *cobra.Command {
 				a.printf("There was no run on this node.\n")
 			}
 			return nil
-		},
+		}),
 	}
 }
 
