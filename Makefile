@@ -6,7 +6,9 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 # The Debian packages that the tests, the benchmarks and the demo use.
 PACKAGES = qemu-system-x86 seabios squashfs-tools busybox-static kmod e2fsprogs docker-registry apache2-utils \
-           pciutils cpio gcc libc6-dev make libelf1 rpm dnf xz-utils bzip2 ca-certificates git
+           pciutils cpio gcc libc6-dev make libelf1 rpm dnf xz-utils bzip2 time ca-certificates git
+# What fitout is measured beside.
+BENCH_PACKAGES = skopeo umoci openssl
 # Go's "./..." leaves testdata out, so the packages there that have tests are
 # named: those that start machines, and the others.
 TESTED   = $(patsubst %/,./%,$(sort $(dir $(wildcard testdata/*/*_test.go testdata/*/*/*_test.go))))
@@ -15,7 +17,7 @@ RIG      = $(filter-out $(E2E),$(TESTED))
 # How long one fuzz target runs.
 FUZZTIME ?= 10m
 
-.PHONY: help build test test-full unit e2e bench fuzz lint demo screens install deps clean
+.PHONY: help build test test-full unit e2e bench peers fuzz lint demo screens install deps clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 14
@@ -41,8 +43,13 @@ lint: ## formatting, vet
 	go vet ./... $(RIG) $(E2E)
 
 bench: deps build ## measure: size, start, scan, modules, images
+	@testdata/vm/deps $(BENCH_PACKAGES)
 	@ls -l build/fitout | awk '{printf "binary: %.2f MB\n", $$5/1e6}'
 	go test -p 1 -run '^$$' -bench . -benchmem -timeout 90m ./... $(TESTED)
+
+peers: deps ## measure fetching beside crane, skopeo and umoci, into the README
+	@testdata/vm/deps $(BENCH_PACKAGES)
+	go test ./testdata/fetching -run '^$$' -bench Peers -benchtime 1x -timeout 60m -update
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for dir in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -r -n1 dirname | sort -u); do \

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +32,9 @@ type endpoint struct {
 	fallback string
 	// own is what the node configures for this host alone.
 	own hostSettings
+
+	// noRanges is set when a range was answered with the whole blob.
+	noRanges atomic.Bool
 
 	client *http.Client
 	trust  *trust

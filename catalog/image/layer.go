@@ -49,12 +49,14 @@ type place struct {
 }
 
 // layerOptions say how a layer is read: tell is called with each count of raw
-// bytes that have passed, wait before a decoder takes much memory, and from is
-// where an earlier reading broke off.
+// bytes that have passed, wait before a decoder takes much memory, from is where
+// an earlier reading broke off, and given the layer's bytes if they are there
+// already.
 type layerOptions struct {
-	tell func(int64)
-	wait func() error
-	from *place
+	tell  func(int64)
+	wait  func() error
+	from  *place
+	given io.ReadCloser
 }
 
 // openLayer starts reading layer n.
@@ -64,7 +66,10 @@ func (img *Image) openLayer(ctx context.Context, n int, o layerOptions) (*layerR
 		from = *o.from
 	}
 	ctx, giveUp := context.WithCancel(ctx)
-	src, err := img.blobFrom(ctx, n, desc, from.Raw.At)
+	src, err := o.given, error(nil)
+	if src == nil {
+		src, err = img.blobFrom(ctx, n, desc, from.Raw.At)
+	}
 	if err != nil {
 		giveUp()
 		return nil, err

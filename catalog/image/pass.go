@@ -36,6 +36,8 @@ type pass struct {
 	// spot the last place of the layer's reader before it, nil for the start.
 	border int64
 	spot   *place
+	// given is the layer when the registry sent all of it for a range.
+	given io.ReadCloser
 	// verified says that the layer was read to its end, done that it also had
 	// its turn.
 	verified, done bool
@@ -135,21 +137,25 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // byRange fetches single modules where that can be done; else nothing happens.
+// A layer of which a part was read goes on as it was begun.
 func (p *pass) byRange(ctx context.Context) error {
-	if p.verified || !p.x.byRange(p.n) {
+	if p.verified || p.border > 0 || !p.x.byRange(p.n) {
 		return nil
 	}
 	if err := p.await(ctx); err != nil {
 		return err
 	}
-	ok, err := p.x.readModules(ctx, p.n)
-	p.verified = ok && err == nil
+	if !p.x.byRange(p.n) { // a layer above has found out
+		return nil
+	}
+	ok, given, err := p.x.readModules(ctx, p.n)
+	p.verified, p.given = ok && err == nil, given
 	return err
 }
 
 // read passes over the layer from where it was left.
 func (p *pass) read(ctx context.Context) error {
-	l, err := p.x.img.openLayer(ctx, p.n, layerOptions{from: p.spot, tell: p.x.tell,
+	l, err := p.x.img.openLayer(ctx, p.n, layerOptions{from: p.spot, tell: p.x.tell, given: p.given,
 		wait: func() error { return p.await(ctx) }})
 	if err != nil {
 		return err

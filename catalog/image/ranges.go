@@ -27,27 +27,31 @@ const (
 
 // readModules fetches single modules of layer n by range. ok is false when that
 // cannot be done here and the layer is to be read whole; what was written by
-// then does no harm.
-func (x *extraction) readModules(ctx context.Context, n int) (ok bool, err error) {
+// then does no harm. whole is the layer when the registry sent all of it for the
+// first range, else nil.
+func (x *extraction) readModules(ctx context.Context, n int) (ok bool, whole io.ReadCloser, err error) {
 	src, d := x.img.src.(*registrySource), x.img.manifest.Layers[n]
 	r := &rangeReader{x: x, e: src.endpoints[src.at], d: d}
 	err = r.read(ctx)
 	var own *Error
 	if errors.As(err, &own) && own.Code != Unreachable && own.Code != Truncated || ctx.Err() != nil {
-		return true, err
+		return true, nil, errors.Join(err, r.close())
 	}
 	if err != nil {
 		x.img.opts.Log(fmt.Sprintf("layer %d is read whole: %v", n+1, err))
-		return false, nil
+		if r.whole != nil {
+			return false, r.whole, nil
+		}
+		return false, nil, nil
 	}
-	return true, nil
+	return true, nil, nil
 }
 
 // byRange says whether single modules of layer n are wanted and may be had.
 func (x *extraction) byRange(n int) bool {
 	d := x.img.manifest.Layers[n]
-	_, remote := x.img.src.(*registrySource)
-	return remote && x.sel.want.limited() && d.Annotations[tocAnnotation] != "" &&
+	src, remote := x.img.src.(*registrySource)
+	return remote && !src.endpoints[src.at].noRanges.Load() && x.sel.want.limited() && d.Annotations[tocAnnotation] != "" &&
 		(d.Annotations[releaseAnnotation] != "" || d.Annotations[layerAnnotation] == "firmware")
 }
 
@@ -56,6 +60,15 @@ type rangeReader struct {
 	x *extraction
 	e *endpoint
 	d v1.Descriptor
+	// whole is the layer, when that was the answer to a range.
+	whole *blobReader
+}
+
+func (r *rangeReader) close() error {
+	if r.whole == nil {
+		return nil
+	}
+	return r.whole.Close()
 }
 
 func (r *rangeReader) read(ctx context.Context) error {
@@ -128,20 +141,28 @@ func (r *rangeReader) table(ctx context.Context) (*toc, error) {
 	return parseTOC(bytes.NewReader(tail[start-from:]), r.d.Annotations[tocAnnotation], start)
 }
 
-// bytes fetches a range whole; a registry that answers with anything else does
-// not know ranges.
+// bytes fetches a range. A registry that answers with the whole blob does not
+// know ranges: it is not asked for one again, and its answer is kept.
 func (r *rangeReader) bytes(ctx context.Context, from, to int64) ([]byte, error) {
 	if to-from > tocBytes {
 		return nil, fmt.Errorf("the table of contents of %s is larger than %d bytes", r.d.Digest, tocBytes)
 	}
-	resp, err := r.e.get(ctx, "blobs/"+r.d.Digest.String(), http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}})
+	asked, cancel := context.WithCancel(ctx)
+	resp, err := r.e.get(asked, "blobs/"+r.d.Digest.String(), http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}})
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusPartialContent {
-		return nil, fmt.Errorf("the registry answers no ranges (%s)", resp.Status)
+		r.e.noRanges.Store(true)
+		r.whole = &blobReader{ctx: ctx, e: r.e, d: r.d}
+		if err := r.whole.take(resp, cancel); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("registry %s answers no ranges (%s)", r.e.host, resp.Status)
 	}
+	defer cancel()
+	defer resp.Body.Close()
 	raw := make([]byte, to-from)
 	_, err = io.ReadFull(resp.Body, raw)
 	r.x.tell(int64(len(raw)))

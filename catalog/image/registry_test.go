@@ -92,7 +92,7 @@ func TestRejectedTokenOfAnotherClockIsNamed(t *testing.T) {
 	root := f.root(map[string]string{"root/.docker/config.json": login(f.host(), secretUser, secretPassword)})
 	_, err := openAt(t, ref, Options{Root: root})
 	require.Equal(t, ClockSkew, CodeOf(err), "%v", err)
-	require.ErrorContains(t, err, "differ by 1h0m0s")
+	require.ErrorContains(t, err, "differ by 1h0m")
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	require.Contains(t, e.Hint, "set this node's clock")

@@ -44,6 +44,11 @@ func (b *blobReader) connect() error {
 		cancel()
 		return err
 	}
+	return b.take(resp, cancel)
+}
+
+// take reads on from a response, whose request cancel ends.
+func (b *blobReader) take(resp *http.Response, cancel context.CancelFunc) error {
 	b.body, b.cancel = resp.Body, cancel
 	b.stall.Store(false)
 	b.stalled = time.AfterFunc(b.e.opts.Limits.Stall, func() { b.stall.Store(true); cancel() })

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,19 +41,30 @@ type cost struct {
 	CPU, Wall time.Duration
 	// RSS is the most memory that one of its processes had, in bytes.
 	RSS int64
-	Out string
+	// Written is what they gave to disks, in bytes.
+	Written int64
+	Out     string
 }
 
-// run runs a shell command line in dir with more environment.
+// run runs a shell command line in dir with more environment. Memory is asked of
+// time(1): what the kernel counts for a child of this process begins with what
+// this process has.
 func run(t testing.TB, dir string, env []string, line string) cost {
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", line)
+	peak := filepath.Join(t.TempDir(), "peak")
+	cmd := exec.Command("time", "-q", "-f", "%M", "-o", peak, "bash", "-euo", "pipefail", "-c", line)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	begun := time.Now()
 	err := cmd.Run()
+	wall := time.Since(begun)
 	require.NoError(t, err, "%s: %s", line, errs.String())
+	raw, err := os.ReadFile(peak)
+	require.NoError(t, err)
+	kib, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	require.NoError(t, err)
 	used := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	return cost{CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), Wall: time.Since(begun), RSS: used.Maxrss << 10, Out: out.String()}
+	return cost{CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), Wall: wall, RSS: kib << 10,
+		Written: used.Oublock << 9, Out: out.String()}
 }
