@@ -50,6 +50,8 @@ const (
 	NoSpace Code = "no-space"
 	// Corrupt: the bytes are complete but cannot be read.
 	Corrupt Code = "corrupt"
+	// StoreDamaged: what lies in the store is not what was fetched.
+	StoreDamaged Code = "store-damaged"
 	// NoPlatform: the index has nothing for this architecture.
 	NoPlatform Code = "platform-missing"
 	// UnsupportedManifest: a manifest of a kind that is not an image.

@@ -30,7 +30,8 @@ const (
 // the image's root, and returns what is there. Each layer is read once and
 // verified while it passes. The work is done beside dir, in dir.part, which
 // takes dir's place when it is complete: dir is whole or not there, and after an
-// error what it held before is still there. A directory that an earlier fetch of
+// error what it held before is still there. Of two fetches into one dir the second
+// waits for the first. A directory that an earlier fetch of
 // the same image and want completed is compared with its digests and used again
 // without reading anything. When a registry fails or ctx ends, dir.part stays,
 // and the next Fetch goes on from there.
@@ -41,11 +42,25 @@ func (img *Image) Fetch(ctx context.Context, dir string, want Want) (*Inventory,
 	if err := ownDir(dir); err != nil {
 		return nil, err
 	}
-	part := dir + ".part"
+	part := dir + partName
+	if err := ownDir(part); err != nil {
+		return nil, err
+	}
+	held, waited, err := img.lockPart(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if waited {
+		if inv, ok := img.fetchedBefore(dir, want); ok {
+			return inv, os.RemoveAll(part)
+		}
+	}
+	img.sweepParts(part)
 	inv, took, err := img.fetchPart(ctx, part, want)
 	if took && err != nil && !img.mayGoOn(err) {
 		img.opts.Log(fmt.Sprintf("going on with an earlier fetch failed (%v); the image is fetched anew", err))
-		if err = os.RemoveAll(part); err == nil {
+		if err = emptyDir(part); err == nil {
 			inv, _, err = img.fetchPart(ctx, part, want)
 		}
 	}
@@ -65,11 +80,10 @@ func (img *Image) Fetch(ctx context.Context, dir string, want Want) (*Inventory,
 // still what was fetched.
 func (img *Image) fetchedBefore(dir string, want Want) (*Inventory, bool) {
 	inv, err := ReadInventory(dir)
-	if err != nil || inv.Digest != img.digest || !sameWant(inv.want, want) {
-		return nil, false
-	}
-	if err := inv.verify(dir); err != nil {
+	if CodeOf(err) == StoreDamaged {
 		img.opts.Log(fmt.Sprintf("%v; the image is fetched anew", err))
+	}
+	if err != nil || inv.Digest != img.digest || !sameWant(inv.want, want) {
 		return nil, false
 	}
 	return inv, true
@@ -88,16 +102,29 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// prepareDir makes a new directory with the marker in it.
+// emptyDir removes what is in a directory, and leaves the directory, which may be
+// locked.
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("emptying %s: %w", dir, err)
+	}
+	return nil
+}
+
+// prepareDir makes a directory with nothing but the marker in it.
 func prepareDir(dir string) error {
 	if err := ownDir(dir); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("emptying %s: %w", dir, err)
-	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return diskError("making "+dir, err)
+	}
+	if err := emptyDir(dir); err != nil {
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, markerName), nil, 0o600); err != nil {
 		return diskError("marking "+dir, err)
@@ -132,9 +159,6 @@ func replaceDir(part, dir string) error {
 
 // fetchPart fetches into part; took says whether an earlier fetch was taken up.
 func (img *Image) fetchPart(ctx context.Context, part string, want Want) (inv *Inventory, took bool, err error) {
-	if err := ownDir(part); err != nil {
-		return nil, false, err
-	}
 	if root, err := os.OpenRoot(part); err == nil {
 		x := newExtraction(img, root, newSelector(want))
 		if took = x.goOn(want); took {

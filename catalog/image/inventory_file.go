@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -23,34 +24,71 @@ const (
 	licenceCount = 64
 )
 
-// inventoryDoc is inventory.json. What the module files say of themselves is
-// not in it: it is read from them again.
+// inventoryFile is inventory.json: an inventoryDoc with the sha256 of its JSON
+// without white space.
+type inventoryFile struct {
+	Format    int             `json:"format"`
+	Sum       []byte          `json:"sum"`
+	Inventory json.RawMessage `json:"inventory"`
+}
+
+// inventoryDoc is an inventory as it is stored. What the module files say of
+// themselves is not in it: it is read from them again.
 type inventoryDoc struct {
-	Format int `json:"format"`
 	*Inventory
 	Want Want `json:"want"`
 	// Sums are the sha256 of every file fetched, by path.
 	Sums map[string][]byte `json:"sums"`
 }
 
-const inventoryFormat = 2
+const inventoryFormat = 3
 
-// ReadInventory gives the inventory of a directory that Fetch completed. A
-// directory without one, or with one of another format, is an error.
+// ReadInventory gives the inventory of a directory that Fetch completed, when it
+// and every file that was fetched are as they were then (some 1.5 GB/s): a module
+// that a disk has spoilt must not be judged, laid out or loaded. The code of the
+// error is StoreDamaged when they are not. A directory without an inventory, or
+// with one of another format, is an error too.
 func ReadInventory(dir string) (*Inventory, error) {
+	inv, err := readInventory(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := inv.verify(dir); err != nil {
+		return nil, err
+	}
+	return inv, inv.readModules(dir)
+}
+
+func readInventory(dir string) (*Inventory, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, inventoryName))
 	if err != nil {
 		return nil, fmt.Errorf("reading the inventory of %s: %w", dir, err)
 	}
-	doc := inventoryDoc{Inventory: &Inventory{}}
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("reading the inventory of %s: %w", dir, err)
+	var file inventoryFile
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, damaged(dir, inventoryName).because(err)
 	}
-	if doc.Format != inventoryFormat {
-		return nil, fmt.Errorf("reading the inventory of %s: format %d is not %d", dir, doc.Format, inventoryFormat)
+	if file.Format != inventoryFormat {
+		return nil, fmt.Errorf("reading the inventory of %s: format %d is not %d", dir, file.Format, inventoryFormat)
+	}
+	var plain bytes.Buffer
+	if err := json.Compact(&plain, file.Inventory); err != nil {
+		return nil, damaged(dir, inventoryName).because(err)
+	}
+	if sum := sha256.Sum256(plain.Bytes()); !bytes.Equal(sum[:], file.Sum) {
+		return nil, damaged(dir, inventoryName)
+	}
+	doc := inventoryDoc{Inventory: &Inventory{}}
+	if err := json.Unmarshal(file.Inventory, &doc); err != nil {
+		return nil, damaged(dir, inventoryName).because(err)
 	}
 	doc.Inventory.want, doc.Inventory.sums = doc.Want, doc.Sums
-	return doc.Inventory, doc.Inventory.readModules(dir)
+	return doc.Inventory, nil
+}
+
+func damaged(dir, file string) *Error {
+	return fail(StoreDamaged, "%s in %s is not what was fetched any more", file, dir).
+		hint("fetch the image again, where its registry or archive can be reached; and look at the disk")
 }
 
 // verify compares every file below dir with what was fetched.
@@ -62,7 +100,7 @@ func (inv *Inventory) verify(dir string) error {
 	defer root.Close()
 	for _, p := range sortedKeys(inv.sums) {
 		if !intact(root, p, inv.sums[p]) {
-			return fmt.Errorf("%s in %s is not what was fetched any more", p, dir)
+			return damaged(dir, p)
 		}
 	}
 	return nil
@@ -94,7 +132,12 @@ func (x *extraction) settle() error {
 // write stores the inventory, the last of all files: its presence says that
 // the directory is complete.
 func (inv *Inventory) write(dir string) error {
-	raw, err := json.MarshalIndent(inventoryDoc{inventoryFormat, inv, inv.want, inv.sums}, "", " ")
+	plain, err := json.Marshal(inventoryDoc{inv, inv.want, inv.sums})
+	if err != nil {
+		return fmt.Errorf("writing the inventory: %w", err)
+	}
+	sum := sha256.Sum256(plain)
+	raw, err := json.MarshalIndent(inventoryFile{inventoryFormat, sum[:], plain}, "", " ")
 	if err != nil {
 		return fmt.Errorf("writing the inventory: %w", err)
 	}
