@@ -197,6 +197,10 @@ func (e *Engine) checkDriver(s *Survey, kernel host.Kernel, r run.Record, digest
 	if err != nil {
 		f := finding.New("image-missing", r.Driver.Image, kernel.Release)
 		f.Evidence = []string{"the image store has no " + digest}
+		if image.CodeOf(err) == image.StoreDamaged {
+			f = finding.New("store-damaged", r.Driver.Image)
+			f.Evidence = []string{err.Error()}
+		}
 		cd.Findings = append(cd.Findings, f)
 		return cd
 	}

@@ -76,6 +76,9 @@ func (c cure) kabi() bool { return slices.Contains(c.r.Driver.Risks, "kabi-match
 func (c cure) stored() (*host.Build, error) {
 	dir := c.e.storeDir(c.s, c.r.Driver.Digest)
 	inv, err := image.ReadInventory(c.e.Node.Path(dir))
+	if image.CodeOf(err) == image.StoreDamaged {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s is not in it", c.r.Driver.Digest)
 	}

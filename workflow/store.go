@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"fitout/catalog/image"
 	"fitout/hostops/host"
 	"fitout/workflow/actions"
 	"fitout/workflow/run"
@@ -116,7 +117,7 @@ func (e *Engine) TidyStore(spare ...string) ([]StoredImage, error) {
 		if st.Bytes <= st.Limit {
 			break
 		}
-		if i.Needed || slices.Contains(spare, i.Digest) {
+		if i.Needed || slices.Contains(spare, i.Digest) || image.Fetching(e.Node.Path(i.dir)) {
 			continue
 		}
 		if err := e.Node.RemoveAll(i.dir); err != nil {

@@ -65,6 +65,19 @@ func lockDir(dir string) (*os.File, error) {
 	return nil, nil
 }
 
+// Fetching says that a process is fetching into a directory just now, of which
+// dir is the name with ".part".
+func Fetching(dir string) bool {
+	if _, err := os.Stat(dir); err != nil || filepath.Ext(dir) != partName {
+		return false
+	}
+	held, err := lockDir(dir)
+	if held != nil {
+		held.Close()
+	}
+	return held == nil && err == nil
+}
+
 // sweepParts removes what fetches into other directories beside part have left:
 // those that no process has and nobody has taken up for long.
 func (img *Image) sweepParts(part string) {

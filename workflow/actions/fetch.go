@@ -60,7 +60,8 @@ func (f *Fetch) Prepare(_ context.Context, n *hostops.Node) error {
 	return nil
 }
 
-// Done implements hostops.Action: the store entry is complete and is this digest.
+// Done implements hostops.Action: the store entry is complete, undamaged, and is
+// this digest.
 func (f *Fetch) Done(_ context.Context, n *hostops.Node) (bool, error) {
 	inv, err := image.ReadInventory(n.Path(f.Dir))
 	return err == nil && inv.Digest == f.Digest, nil
@@ -80,6 +81,9 @@ func (f *Fetch) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error
 	opts.Progress = out.Progress
 	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
+		if _, have := image.ReadInventory(n.Path(f.Dir)); image.CodeOf(have) == image.StoreDamaged {
+			err = fmt.Errorf("%w; it is needed because %w", err, have)
+		}
 		return err
 	}
 	defer img.Close()

@@ -1,0 +1,88 @@
+package workflow_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fitout/testdata/images"
+	"fitout/testdata/nodes"
+	"fitout/workflow"
+	"fitout/workflow/answers"
+	"fitout/workflow/finding"
+)
+
+// spoil flips a bit of the driver's module in the image store.
+func spoil(t *testing.T, e *workflow.Engine) {
+	t.Helper()
+	files := stored(t, e)
+	require.Len(t, files, 1)
+	raw, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	raw[len(raw)-2000] ^= 1
+	require.NoError(t, os.WriteFile(files[0], raw, 0o644))
+}
+
+// With the source at hand a damaged store is only slower: planning fetches the
+// image anew, and so does the run that finds it damaged at its first step.
+func TestDamagedStoreIsFetchedAgainBeforeAnythingIsLaidOut(t *testing.T) {
+	e := engineOn(t)
+	ref := driverImage(t, nodes.Release, nodes.Release, "e100")
+	a := accepting(answersFor(ref, answers.LoadNow), "e100")
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	spoil(t, e)
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+	want, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/e100.ko")
+	require.NoError(t, err)
+	got, err := os.ReadFile(stored(t, e)[0])
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+
+	spoil(t, e)
+	_, err = e.Plan(t.Context(), p.Answers, nil) // pinned
+	require.NoError(t, err)
+	got, err = os.ReadFile(stored(t, e)[0])
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+}
+
+// Without the source nothing is judged or laid out from a damaged store, and each
+// who reads it says so: a plan, a run, the check and the gate.
+func TestDamagedStoreIsNamedWhereTheSourceIsGone(t *testing.T) {
+	r, err := images.Serve()
+	require.NoError(t, err)
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r.Addr, r)
+	keep(t, e)
+	fresh := keptFrom(t, r.Addr, r)
+	a := answers.Default()
+	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: answers.LoadNow}}
+	a.AcceptRisks = []string{"unsure-verdict"}
+	p, err := fresh.Plan(t.Context(), accepting(a, "gpl"), nil)
+	require.NoError(t, err)
+	r.Close()
+	spoil(t, e)
+	spoil(t, fresh)
+
+	_, err = fresh.Plan(t.Context(), p.Answers, nil)
+	require.ErrorContains(t, err, "is not what was fetched any more")
+	require.Equal(t, workflow.ExitUnreachable, workflow.ExitOf(err))
+	code, sum := execute(t, fresh, p)
+	require.Equal(t, workflow.ExitUndone, code, "%+v", sum)
+	require.Contains(t, sum.Message, "is not what was fetched any more")
+
+	c, err := e.CheckKernel(t.Context(), "", "")
+	require.NoError(t, err)
+	require.False(t, c.OK)
+	require.Equal(t, finding.Code("store-damaged"), c.Drivers[0].Findings[0].Code)
+	require.Contains(t, strings.Join(c.Drivers[0].Findings[0].Evidence, " "), "e100.ko")
+
+	var out bytes.Buffer
+	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
+	require.Contains(t, out.String(), "is not what was fetched any more")
+}
