@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"fitout/catalog"
@@ -32,9 +33,11 @@ func (e *Engine) findBuild(ctx context.Context, d host.Driver, k host.Kernel) (*
 	if i < 0 {
 		return nil, errors.New("fitout has no record of where it came from")
 	}
-	c := cure{e: e, s: &Survey{Host: facts, Kernels: []host.Kernel{k}}, r: records[i], d: d, k: k}
+	c := &cure{e: e, s: &Survey{Host: facts, Kernels: []host.Kernel{k}}, r: records[i], d: d, k: k}
 	c.entry = e.entryOf(records[i])
-	b, err := c.stored()
+	c.tidy = func() {}
+	defer func() { c.tidy() }()
+	b, err := c.stored(ctx)
 	if b != nil {
 		return b, nil
 	}
@@ -62,18 +65,23 @@ type cure struct {
 	d     host.Driver
 	k     host.Kernel
 	entry catalog.Driver
+	// pending is the kernel laid out from its package, once it was looked into;
+	// pendingErr says why that could not be, tidy takes it away.
+	pending    *host.Kernel
+	pendingErr error
+	tidy       func()
 }
 
-func (c cure) question(ref string) question {
+func (c *cure) question(ref string) question {
 	o := Offer{Driver: c.entry, References: map[string]string{c.k.Release: ref}}
 	return question{offer: o, parameters: c.d.Parameters, accepted: c.r.Driver.Risks, exact: !c.kabi(),
 		terms: c.e.terms(c.s, answers.Default()), known: c.e.knownLicences(c.s, answers.Default())}
 }
 
-func (c cure) kabi() bool { return slices.Contains(c.r.Driver.Risks, "kabi-match") }
+func (c *cure) kabi() bool { return slices.Contains(c.r.Driver.Risks, "kabi-match") }
 
 // stored looks into the image that the driver came from.
-func (c cure) stored() (*host.Build, error) {
+func (c *cure) stored(ctx context.Context) (*host.Build, error) {
 	dir := c.e.storeDir(c.s, c.r.Driver.Digest)
 	inv, err := image.ReadInventory(c.e.Node.Path(dir))
 	if image.CodeOf(err) == image.StoreDamaged {
@@ -82,11 +90,11 @@ func (c cure) stored() (*host.Build, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not in it", c.r.Driver.Digest)
 	}
-	return c.build(inv, dir)
+	return c.build(ctx, inv, dir)
 }
 
 // fetched asks the registry. What it brings stays in the store.
-func (c cure) fetched(ctx context.Context) (*host.Build, error) {
+func (c *cure) fetched(ctx context.Context) (*host.Build, error) {
 	set, err := actions.ReadSettings(c.e.Node)
 	if err != nil {
 		return nil, err
@@ -114,20 +122,26 @@ func (c cure) fetched(ctx context.Context) (*host.Build, error) {
 	if err := q.accepts(got.inventory); err != nil {
 		return nil, err
 	}
-	return c.build(got.inventory, got.dir)
+	return c.build(ctx, got.inventory, got.dir)
 }
 
 // build judges an image for the kernel, and gives its files when they serve. A
 // package that is not unpacked yet has no files to judge by; then a build that
 // says it is for this very release is taken, as at its first boot it would be.
-func (c cure) build(inv *image.Inventory, dir string) (*host.Build, error) {
+// For a build of another release the package is looked into.
+func (c *cure) build(ctx context.Context, inv *image.Inventory, dir string) (*host.Build, error) {
 	j := c.e.judge(c.s, c.k, c.question(""), inv)
+	serves := j.Verdict == finding.OK || j.Verdict == finding.Unsure && c.k.Dir == "" && j.Build == c.k.Release
+	if !serves && c.k.Dir == "" {
+		if c.look(ctx); c.pendingErr != nil {
+			return nil, fmt.Errorf("%s has %s (%w)", cmp.Or(inv.Reference, c.r.Driver.Image), whyNot(j), c.pendingErr)
+		}
+		j = c.e.judge(c.s, *c.pending, c.question(""), inv)
+	}
 	switch {
-	case j.Verdict == finding.OK:
-	case j.Verdict == finding.OKKABI && c.kabi():
+	case serves, j.Verdict == finding.OK, j.Verdict == finding.OKKABI && c.kabi():
 	case j.Verdict == finding.OKKABI:
 		return nil, fmt.Errorf("the build for %s would fit, and the risk kabi-match was not accepted with the driver", j.Build)
-	case j.Verdict == finding.Unsure && c.k.Dir == "" && j.Build == c.k.Release:
 	default:
 		return nil, fmt.Errorf("%s has %s", cmp.Or(inv.Reference, c.r.Driver.Image), whyNot(j))
 	}
@@ -140,6 +154,15 @@ func (c cure) build(inv *image.Inventory, dir string) (*host.Build, error) {
 		b.Digest = inv.Digest
 	}
 	return &b, nil
+}
+
+// look lays the kernel out from its package.
+func (c *cure) look(ctx context.Context) {
+	if c.pending != nil {
+		return
+	}
+	k, done, err := host.PendingKernel(ctx, c.e.Node, c.s.Host.StateDir, c.k.Release, os.Getppid())
+	c.pending, c.pendingErr, c.tidy = &k, err, done
 }
 
 // whyNot is a verdict that is no, in a few words.
