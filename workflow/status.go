@@ -259,6 +259,7 @@ func (s *Status) Text() []string {
 			out = append(out, "  DRIFT    "+t)
 		}
 	}
+	out = append(out, s.bootText()...)
 	for _, u := range s.Upgrades {
 		for _, k := range u.Kernels {
 			if k.Verdict == "missing" {
@@ -276,6 +277,23 @@ func (s *Status) Text() []string {
 	}
 	if s.RebootNeeded {
 		out = append(out, "", "A reboot is needed: "+strings.Join(s.Why, "; "))
+	}
+	return out
+}
+
+// bootText is what the boot check found wrong and what is still so.
+func (s *Status) bootText() []string {
+	if s.Boot == nil {
+		return nil
+	}
+	var out []string
+	if s.Boot.Damaged != "" {
+		out = append(out, "", "AT BOOT: "+s.Boot.Damaged)
+	}
+	for _, b := range s.Boot.Drivers {
+		if b.Bad() && slices.ContainsFunc(s.Drivers, func(d DriverStatus) bool { return d.Name == b.Name && !d.Loaded }) {
+			out = append(out, "", fmt.Sprintf("AT BOOT: %s is not in use on kernel %s: %s", b.Name, s.Boot.Kernel, b.Detail))
+		}
 	}
 	return out
 }

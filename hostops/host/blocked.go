@@ -135,7 +135,7 @@ func writeMotdAt(n *hostops.Node, state, at string) {
 	}
 	if r, err := ReadBoot(n, state); err == nil {
 		for _, d := range r.Drivers {
-			if d.bad() && stillBad(n, state, kept, d, r.Kernel) {
+			if d.Bad() && stillBad(n, state, kept, d, r.Kernel) {
 				lines = append(lines, fmt.Sprintf("fitout: driver %s is not in use on kernel %s: %s", d.Name, r.Kernel, d.Detail))
 			}
 		}

@@ -35,7 +35,8 @@ type BootDriver struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (d BootDriver) bad() bool {
+// Bad says that the driver was kept and is not in use.
+func (d BootDriver) Bad() bool {
 	return d.State == "no-build" || d.State == "failed" || d.State == "in-tree"
 }
 
@@ -82,7 +83,7 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 	for _, k := range kept {
 		d := bootDriver(ctx, n, l, kept, k)
 		r.Drivers = append(r.Drivers, d)
-		if d.bad() {
+		if d.Bad() {
 			bad = append(bad, fmt.Sprintf("driver %s on kernel %s: %s", d.Name, r.Kernel, d.Detail))
 		}
 	}
