@@ -272,6 +272,26 @@ func TestRemovalOfADriverInUseNeedsTheNamedRisk(t *testing.T) {
 	}
 }
 
+// An image given by hand has no catalog entry that names what it replaces.
+func TestAnotherBuildOfAnImageGivenByHandLeavesFirst(t *testing.T) {
+	e := engineOn(t)
+	a := accepting(answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow), "e100")
+	f, err := os.Open("../testdata/modules/" + nodes.Release + "/e100.ko")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, e.Node.Kernel.LoadModule(f, ""))
+	note := "/sys/module/e100/notes/.note.gnu.build-id"
+	require.NoError(t, e.Node.WriteFile(note, []byte("\x04\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00GNU\x00\xab\xcd"), 0o644))
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"e100"}, p.Drivers[0].Replaced)
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+	now, err := e.Node.ReadString(note)
+	require.NoError(t, err)
+	require.NotContains(t, now, "\xab\xcd")
+}
+
 func TestWhatIsInstalledNeedsItsStickNoMore(t *testing.T) {
 	e := engineOn(t)
 	ref := driverImage(t, nodes.Release, nodes.Release, "e100")

@@ -122,7 +122,7 @@ func (b *builder) firmware(inv *image.Inventory, loads []judge.Load) []image.Fil
 }
 
 // swap adds the step that takes loaded modules away which the driver replaces,
-// after looking at what lives on them.
+// or has in another build, after looking at what lives on them.
 func (b *builder) swap(c choice) ([]string, error) {
 	loaded, err := kmod.Loaded(b.e.Node)
 	if err != nil {
@@ -130,6 +130,11 @@ func (b *builder) swap(c choice) ([]string, error) {
 	}
 	var leaving []string
 	names := append(slices.Clone(c.examined.Driver.Replaces), c.examined.Driver.Modules...)
+	for _, l := range c.examined.judgement(b.s.Running()).Load {
+		if l.From == "image" {
+			names = append(names, l.Module) // an image given by hand has no entry that names them
+		}
+	}
 	for _, name := range names {
 		name = module.Normalize(name)
 		if slices.ContainsFunc(loaded, func(m kmod.LoadedModule) bool { return m.Name == name }) &&

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -31,6 +32,8 @@ const loadLimit = 120 * time.Second
 // childReply is what the child says on its standard output.
 type childReply struct {
 	Errno unix.Errno `json:"errno"` // 0: loaded
+	// Killed says that the kernel ended the thread that made the call.
+	Killed bool `json:"killed,omitempty"`
 }
 
 // LoadChild is the child's whole life: it loads the module whose file is open
@@ -48,7 +51,8 @@ func LoadChild(n *hostops.Node) int {
 		return 2
 	}
 	var reply childReply
-	if err := n.Kernel.LoadModule(file, string(params)); err != nil && !errors.As(err, &reply.Errno) {
+	err = onOwnThread(func() error { return n.Kernel.LoadModule(file, string(params)) })
+	if reply.Killed = errors.Is(err, errKilled); err != nil && !reply.Killed && !errors.As(err, &reply.Errno) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -56,6 +60,50 @@ func LoadChild(n *hostops.Node) int {
 		return 1
 	}
 	return 0
+}
+
+// errKilled says that a call's thread is gone, and the call never came back.
+var errKilled = errors.New("the kernel ended the calling thread")
+
+// onOwnThread makes a call on a thread of its own. A crash in the kernel ends
+// the thread that made the call, and none of the process's others: somebody has
+// to look after it.
+func onOwnThread(call func() error) error {
+	thread, done := make(chan int, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		thread <- unix.Gettid()
+		done <- call()
+	}()
+	tid := <-thread
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+		}
+		if !threadLives(tid) {
+			select {
+			case err := <-done: // it ended in order, just now
+				return err
+			default:
+				return errKilled
+			}
+		}
+	}
+}
+
+// threadLives says that a thread of this process has not ended. The first
+// thread of a process that ended stays as a zombie.
+func threadLives(tid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", tid))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
 // stuck is a load call that did not come back as calls do.
@@ -116,7 +164,8 @@ func isFitout() bool {
 }
 
 // askChild runs the child's command and reads its answer. A child that was
-// killed died of a crash of the module's code: nobody else signals it.
+// killed, or a thread of it, died of a crash of the module's code: nobody else
+// signals it.
 func askChild(cmd *exec.Cmd, file *os.File, params string) error {
 	cmd.Stdin = strings.NewReader(params)
 	cmd.ExtraFiles = []*os.File{file}
@@ -137,6 +186,9 @@ func askChild(cmd *exec.Cmd, file *os.File, params string) error {
 	var reply childReply
 	if err := json.Unmarshal(out, &reply); err != nil {
 		return fmt.Errorf("reading the loading process's answer: %w", err)
+	}
+	if reply.Killed {
+		return crashed("the loading thread was killed")
 	}
 	if reply.Errno != 0 {
 		return reply.Errno

@@ -23,10 +23,25 @@ func TestInitThatCrashesTakesOnlyTheChild(t *testing.T) {
 	require.Equal(t, "init-crashed", s.code)
 	require.ErrorContains(t, err, "killed")
 
+	require.ErrorAs(t, ask(`echo '{"errno":0,"killed":true}'`), &s)
+	require.Equal(t, "init-crashed", s.code)
+
 	require.NoError(t, ask(`[ "$(cat)" = "a=1 b=2" ] && [ -c /dev/fd/3 ] && echo '{"errno":0}'`), "it gets the parameters and the file")
 	require.Equal(t, unix.EKEYREJECTED, ask(`echo '{"errno":129}'`))
 	require.ErrorContains(t, ask("echo not a fitout >&2; exit 2"), "not a fitout")
 	require.ErrorContains(t, ask("echo hello"), "answer")
+}
+
+// The kernel ends the one thread that oopsed; a Go process has others, which
+// would wait for it for ever.
+func TestThreadThatTheKernelEndsInTheCallIsMissed(t *testing.T) {
+	err := onOwnThread(func() error {
+		unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+		return nil
+	})
+	require.ErrorIs(t, err, errKilled)
+	require.Equal(t, unix.ENOEXEC, onOwnThread(func() error { return unix.ENOEXEC }))
+	require.NoError(t, onOwnThread(func() error { return nil }))
 }
 
 func TestPiecesOfPatternsThatMustBeThere(t *testing.T) {
