@@ -10,8 +10,9 @@ import (
 // directory, with one buffer and nothing between it and the kernel: os.File
 // costs three system calls more for each file. It counts what it does.
 type reader struct {
-	buf   [4096]byte // sysfs attributes are at most one page
-	calls int
+	buf       [4096]byte // sysfs attributes are at most one page
+	calls     int
+	unsettled map[string]bool // modules at work now
 }
 
 func (r *reader) openDir(p string) (int, error) {

@@ -44,7 +44,7 @@ func scan(n *hostops.Node) ([]Device, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing PCI functions: %w", err)
 	}
-	r := &reader{}
+	r := &reader{unsettled: unsettled(n)}
 	devices := make([]Device, len(entries))
 	for i, e := range entries {
 		devices[i] = Device{Address: e.Name(), NUMANode: -1}
@@ -78,18 +78,20 @@ func (r *reader) identify(n *hostops.Node, d *Device) {
 	}
 	defer r.close(dir)
 
-	if err := r.ids(dir, d); err != nil {
-		d.Unreadable = err.Error()
-	}
 	// The link is the truth about the driver; uevent says the same on a live
 	// kernel but is a plain file in a recorded tree.
 	if d.Driver = r.link(dir, "driver"); d.Driver != "" {
 		d.Module = r.link(dir, "driver/module")
 	}
+	if err := r.ids(dir, d); err != nil {
+		d.Unreadable = err.Error()
+	}
 	d.PhysFn = r.link(dir, "physfn")
 	d.IOMMUGroup = r.link(dir, "iommu_group")
-	if s, err := r.file(dir, "driver_override"); err == nil && s != "(null)" {
-		d.DriverOverride = s
+	if !r.mayHang(d) {
+		if s, err := r.file(dir, "driver_override"); err == nil && s != "(null)" {
+			d.DriverOverride = s
+		}
 	}
 	if d.PhysFn != "" {
 		return // the physical function's revision and node are taken over
@@ -104,23 +106,44 @@ func (r *reader) identify(n *hostops.Node, d *Device) {
 	}
 }
 
-// ids reads the identity from uevent, else from the modalias, and what is then
-// still missing from the single files, as recorded trees may lack any of them.
-func (r *reader) ids(dir int, d *Device) error {
-	text, err := r.file(dir, "uevent")
-	if err == nil {
-		for line := range strings.SplitSeq(text, "\n") {
-			if v, ok := strings.CutPrefix(line, "MODALIAS="); ok {
-				d.Modalias = v
-			}
+// unsettled are the modules whose start-up or exit code runs now, or never came
+// back.
+func unsettled(n *hostops.Node) map[string]bool {
+	table, _ := n.ReadString("/proc/modules")
+	out := map[string]bool{}
+	for line := range strings.SplitSeq(table, "\n") {
+		if f := strings.Fields(line); len(f) > 4 && f[4] != "Live" {
+			out[f[0]] = true
 		}
 	}
-	if d.Modalias == "" {
-		var merr error
-		if d.Modalias, merr = r.file(dir, "modalias"); merr != nil {
-			if err == nil || errors.Is(err, fs.ErrNotExist) {
-				err = merr
+	return out
+}
+
+// mayHang says that a driver's code may be at work on the function now. The
+// kernel then holds the device's lock, and whoever reads driver_override (or,
+// since 6.10, uevent) waits for it: for ever, if that code hangs.
+func (r *reader) mayHang(d *Device) bool {
+	return r.unsettled[d.Module] || d.Driver == "" && len(r.unsettled) > 0
+}
+
+// ids reads the identity from the modalias, else from uevent, and what is then
+// still missing from the single files, as recorded trees may lack any of them.
+func (r *reader) ids(dir int, d *Device) error {
+	var err error
+	if d.Modalias, err = r.file(dir, "modalias"); err != nil {
+		if r.mayHang(d) {
+			return r.idFiles(dir, d, err)
+		}
+		text, uerr := r.file(dir, "uevent")
+		if uerr != nil && errors.Is(err, fs.ErrNotExist) {
+			err = uerr
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			if v, ok := strings.CutPrefix(line, "MODALIAS="); ok {
+				d.Modalias, err = v, nil
 			}
+		}
+		if err != nil {
 			return r.idFiles(dir, d, err)
 		}
 	}

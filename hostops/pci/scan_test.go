@@ -154,6 +154,22 @@ func TestScanCostIsFixedPerFunction(t *testing.T) {
 	require.LessOrEqual(t, many, 201*14)
 }
 
+// The kernel holds the lock of a device whose driver is at work on it, and who
+// reads its override meanwhile waits for the driver.
+func TestDeviceThatAHangingDriverHoldsIsNotAskedWhatTakesItsLock(t *testing.T) {
+	held := nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000", Driver: "e100", Module: "e100", Override: "e100"}
+	free := nodes.Card{Address: "0000:06:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000", Override: "vfio-pci"}
+	root := nodes.Build(t, held, free)
+	n := hostops.At(root, nil)
+	for state, want := range map[string][]string{"Live": {"e100", "vfio-pci"}, "Loading": {"", ""}, "Unloading": {"", ""}} {
+		require.NoError(t, n.WriteFile("/proc/modules", []byte("e100 28672 1 - "+state+" 0x0000000000000000 (OE+)\n"), 0o444))
+		devices, err := Scan(n)
+		require.NoError(t, err)
+		require.Equal(t, want, []string{devices[0].DriverOverride, devices[1].DriverOverride}, state)
+		require.Equal(t, "8086:1229", devices[0].ID(), state)
+	}
+}
+
 func TestNoPCIBusIsNotAnEmptyList(t *testing.T) {
 	_, err := Scan(hostops.At(t.TempDir(), nil))
 	var none *NoBusError

@@ -72,8 +72,9 @@ func ChangeCRC(module []byte, symbol string) ([]byte, error) {
 	return nil, fmt.Errorf("the module does not import %s", symbol)
 }
 
-// OtherBuild returns the module, unsigned, as another build of itself: its build
-// id, by which modules without a source version are told apart, is another one.
+// OtherBuild returns the module, unsigned, as another build of itself: its source
+// version is another one, and its build id, by which modules without a source
+// version are told apart.
 func OtherBuild(module []byte) ([]byte, error) {
 	out, err := Unsign(module)
 	if err != nil {
@@ -88,5 +89,10 @@ func OtherBuild(module []byte) ([]byte, error) {
 		return nil, errors.New("the module has no build id")
 	}
 	out[note.Offset+note.Size-1] ^= 0xff
+	const field = "\x00srcversion="
+	if i := bytes.Index(out, []byte(field)); i >= 0 {
+		digit := &out[i+len(field)]
+		*digit = map[bool]byte{true: 'A', false: 'B'}[*digit == 'B']
+	}
 	return out, nil
 }
