@@ -102,6 +102,21 @@ func TestRisksAreTakenOneByOneByName(t *testing.T) {
 	require.Equal(t, []string{"unsigned-module", "in-use"}, h.m.c.Choices.Answers().AcceptRisks)
 }
 
+func TestRestartIsOfferedWhereTheAnswersLeaveItOpen(t *testing.T) {
+	wants := func(e *fake.Engine) { e.WantsRestart = true }
+	h := newHarness(t, basic, 80, 24, wants)
+	h.keys("n", "enter", "accept", "enter", "enter", "enter").on("6/7 Plan").sees("t restarts the node as a step of the run")
+	require.Equal(t, "ask", h.m.c.Choices.Answers().Limits.Reboot, "without a word nothing restarts")
+	h.keys("t").on("6/7 Plan").sees("The node is restarted as a step of the run")
+	require.Equal(t, "if-needed", h.m.c.Choices.Answers().Limits.Reboot)
+	h.keys("t").on("6/7 Plan").sees("t restarts the node")
+	require.Equal(t, "ask", h.m.c.Choices.Answers().Limits.Reboot)
+
+	h = newHarness(t, basic, 80, 24, nil)
+	h.keys("n", "enter", "accept", "enter", "enter", "enter").on("6/7 Plan").keys("t").on("6/7 Plan").sees("needs no restart")
+	require.Equal(t, "ask", h.m.c.Choices.Answers().Limits.Reboot)
+}
+
 func TestNothingToFitOutIsAPage(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Node.Kinds, e.Node.Devices = nil, nil })
 	h.on("1/7 Hardware").sees("Nothing to fit out.").keys("n", "enter", "space", "down", "b").on("1/7 Hardware").keys("q")

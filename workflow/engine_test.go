@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -269,6 +270,25 @@ func TestRemovalOfADriverInUseNeedsTheNamedRisk(t *testing.T) {
 		used, err := lay(context.Background(), "e100")
 		require.NoError(t, err)
 		require.Equal(t, []string{"in-use"}, used.Missing)
+	}
+}
+
+// What is kept and not loaded comes into use with a restart: a step where the
+// answers allow it, and something to ask for where they say ask.
+func TestRestartIsAStepOrAskedForAsTheAnswersSay(t *testing.T) {
+	for reboot, want := range map[string]struct {
+		step  bool
+		asked []string
+	}{"": {}, "never": {}, "ask": {asked: []string{"e100"}}, "if-needed": {step: true}} {
+		e := engineOn(t)
+		require.NoError(t, e.Node.WriteFile("/etc/local.d/README", []byte("run at boot: *.start\n"), 0o644))
+		a := accepting(answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.Persist), "e100")
+		a.Limits.Reboot = reboot
+		p, err := e.Plan(t.Context(), a, nil)
+		require.NoError(t, err)
+		require.Equal(t, want.step, slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.ID == "reboot" }), reboot)
+		require.Equal(t, want.asked, p.Restart, reboot)
+		require.Equal(t, !want.step, len(p.Skipped) > 0, "what waits for a boot is said: %v", p.Skipped)
 	}
 }
 

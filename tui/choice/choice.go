@@ -21,6 +21,8 @@ type Choices struct {
 	Kinds []Kind
 	// Maintenance is "required", "enter" or "skip"; "" not answered.
 	Maintenance string
+	// Restart lets the run restart the node where a driver needs it.
+	Restart bool
 	// Who accepts licences: a name or a mail address, asked once.
 	Who string
 	// Licences accepted here, in the order of acceptance.
@@ -94,6 +96,7 @@ func (c *Choices) Renew(w workflow.Wizard, s *workflow.Survey) *Choices {
 		n.Begin(w, c.base)
 	}
 	n.Who, n.Licences, n.Risks, n.RegistryAuth = c.Who, c.Licences, c.Risks, c.RegistryAuth
+	n.Restart = c.Restart
 	if n.Maintenance == "" {
 		n.Maintenance = c.Maintenance
 	}
@@ -241,7 +244,7 @@ func (c *Choices) ReadAgain() {
 func (c *Choices) Answers() *answers.Answers {
 	a := &answers.Answers{
 		OnUnanswered: "leave",
-		Limits:       answers.Limits{Reboot: "never"},
+		Limits:       answers.Limits{Reboot: "ask"},
 	}
 	if c.base != nil {
 		*a = *c.base
@@ -259,6 +262,9 @@ func (c *Choices) Answers() *answers.Answers {
 		if c.needed(l.Digest) {
 			a.Licences = append(a.Licences, l)
 		}
+	}
+	if c.Restart {
+		a.Limits.Reboot = "if-needed"
 	}
 	if c.RegistryAuth != "" {
 		a.Secrets.RegistryAuth = &answers.SecretRef{File: c.RegistryAuth}

@@ -58,6 +58,11 @@ func PlanLines(p *plan.Plan) []string {
 	return lines
 }
 
+// RestartMeans says what a restart as a step of the run would do.
+func RestartMeans(p *plan.Plan) string {
+	return "It brings " + strings.Join(p.Restart, ", ") + " into use; the run goes on after the boot and checks."
+}
+
 // PlanNotes are what goes with a plan: findings, risks, what is left out.
 func PlanNotes(p *plan.Plan) []string {
 	var lines []string

@@ -121,6 +121,19 @@ func TestLineModeGoesAllTheWay(t *testing.T) {
 	require.Contains(t, c.output(), "[1/6] fetch    begins")
 }
 
+func TestLineModeAsksForARestartOnce(t *testing.T) {
+	for answer, want := range map[string]string{"y": "if-needed", "": "ask"} {
+		c := begin(t, func(e *fake.Engine) { e.WantsRestart = true })
+		c.asks("Which?", "1\n").asks("Image?", "\n").asks("-- line 20", "e\n").asks("type the word accept", "accept\n").
+			asks("Accepted by", "jane@example.org\n").asks("When?", "\n").asks("stop or continue?", "\n")
+		c.asks("Restart the node as a step of the run?", answer+"\n").asks("type the word run", "run\n").says("2 of 2 devices as wanted")
+		c.ends(0)
+		saved, err := os.ReadFile(c.path)
+		require.NoError(t, err)
+		require.Contains(t, string(saved), "reboot: "+want)
+	}
+}
+
 func TestEndOfInputIsAnAbortNeverAnAnswer(t *testing.T) {
 	c := begin(t, nil)
 	c.asks("Which?", "\x04")

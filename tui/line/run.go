@@ -66,6 +66,7 @@ func (s *session) read(lines []string) (back bool, err error) {
 // plan resolves the answers, takes the risks that are needed, shows the plan
 // and runs it on the typed word.
 func (s *session) plan() (int, error) {
+	asked := false
 	for {
 		s.say("", "Making the plan ...")
 		p, err := s.w.Plan(s.ctx, s.c.Answers(), nil)
@@ -80,6 +81,16 @@ func (s *session) plan() (int, error) {
 		}
 		s.say("")
 		s.say(choice.PlanLines(p)...)
+		if len(p.Restart) > 0 && !asked {
+			asked = true
+			answer, err := s.ask("Restart the node as a step of the run? "+choice.RestartMeans(p)+" (y, n)", "n")
+			if err != nil {
+				return 0, err
+			}
+			if s.c.Restart = answer == "y"; s.c.Restart {
+				continue
+			}
+		}
 		if len(p.Steps) == 0 {
 			return 0, nil
 		}

@@ -167,6 +167,8 @@ func (p *Plan) key(k tea.KeyMsg) tea.Cmd {
 		return send(Push{NewPager(p.Common, "Plan, every step", strings.Join(choice.PlanLines(p.plan), "\n"), false)})
 	case 'y':
 		return p.yaml()
+	case 't':
+		return p.restart()
 	case 'p':
 		p.named, p.path = true, Text{Value: []rune(p.SaveDir + "/answers.yaml")}
 		return nil
@@ -187,6 +189,26 @@ func (p *Plan) key(k tea.KeyMsg) tea.Cmd {
 		if len(p.plan.Steps) > 0 {
 			return notice("To run it, type the word run; v shows every step in full.")
 		}
+	}
+	return nil
+}
+
+// restart takes the restart of the node into the plan, or out of it again.
+func (p *Plan) restart() tea.Cmd {
+	if len(p.plan.Restart) == 0 && !p.Choices.Restart {
+		return notice("This plan needs no restart, or the answers file forbids it (limits.reboot).")
+	}
+	p.Choices.Restart = !p.Choices.Restart
+	return send(Replace{NewPlanning(p.Common)})
+}
+
+// offer says that the node can be restarted as a step, or that it will be.
+func (p *Plan) offer(w int) []string {
+	switch {
+	case p.Choices.Restart:
+		return look.Wrap("The node is restarted as a step of the run, where a driver needs it; t leaves that out.", w)
+	case len(p.plan.Restart) > 0:
+		return look.Wrap("t restarts the node as a step of the run. "+choice.RestartMeans(p.plan), w)
 	}
 	return nil
 }
@@ -234,19 +256,13 @@ func (p *Plan) describe(at int) hostops.Description { return p.plan.Steps[at].Ac
 func (p *Plan) Body(w, h int) []string {
 	notes := choice.PlanNotes(p.plan)
 	if len(p.plan.Steps) == 0 {
-		lines := []string{"Nothing to do: what was asked for is in place already.", ""}
+		lines := append([]string{"Nothing to do: what was asked for is in place already.", ""}, p.offer(w)...)
 		for _, n := range notes {
 			lines = append(lines, look.Wrap(n, w)...)
 		}
 		return look.Fit(h, look.Block{Lines: append(lines, "", "y shows the answers file, p saves it, q quits."), Keep: look.Need}, p.saveLine(w))
 	}
-	head := []string{look.Cut(choice.PlanSize(p.plan), w)}
-	if p.Choices.Survey.Simulated {
-		head = append(head, "SIMULATED: this is not the live node; kernel calls have no effect.")
-	}
-	if len(p.plan.Risks) > 0 {
-		head = append(head, look.Cut("Risks taken: "+strings.Join(p.plan.Risks, ", "), w))
-	}
+	head := p.head(w)
 	field := []string{repeat(p.Theme.Marks.Rule, w), look.Cut(p.word.Line(p.Theme, "To run it,", w), w)}
 	if p.named {
 		field = p.saveLine(w).Lines
@@ -279,6 +295,19 @@ func (p *Plan) Body(w, h int) []string {
 	return look.Fit(h, append(blocks, look.Block{Lines: field, Keep: look.Need})...)
 }
 
+// head is what is said of the plan as a whole.
+func (p *Plan) head(w int) []string {
+	head := []string{look.Cut(choice.PlanSize(p.plan), w)}
+	if p.Choices.Survey.Simulated {
+		head = append(head, "SIMULATED: this is not the live node; kernel calls have no effect.")
+	}
+	head = append(head, p.offer(w)...)
+	if len(p.plan.Risks) > 0 {
+		head = append(head, look.Cut("Risks taken: "+strings.Join(p.plan.Risks, ", "), w))
+	}
+	return head
+}
+
 func (p *Plan) saveLine(w int) look.Block {
 	if !p.named {
 		return look.Block{}
@@ -309,13 +338,16 @@ func cutAll(lines []string, w int) []string {
 }
 
 func (p *Plan) Keys() []look.Key {
-	return []look.Key{{Keys: "Up/Down", Does: "step"}, {Keys: "v", Does: "all in full"}, {Keys: "y", Does: "answers"}, {Keys: "p", Does: "save them"},
-		{Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}, {Keys: "q", Does: "quit"}}
+	keys := []look.Key{{Keys: "Up/Down", Does: "step"}, {Keys: "v", Does: "all in full"}, {Keys: "y", Does: "answers"}, {Keys: "p", Does: "save them"}}
+	if p.Choices.Restart || len(p.plan.Restart) > 0 {
+		keys = append(keys, look.Key{Keys: "t", Does: "restart"})
+	}
+	return append(keys, look.Key{Keys: "b", Does: "back"}, look.Key{Keys: "?", Does: "help"}, look.Key{Keys: "q", Does: "quit"})
 }
 
 func (p *Plan) Help() []string {
 	return []string{
-		"What will be done, step by step: the exact files, system calls and commands, and what undoes each. v shows all of it in full, y the answers file it was made from, p saves that file without running anything.",
+		"What will be done, step by step: the exact files, system calls and commands, and what undoes each. v shows all of it in full, y the answers file it was made from, p saves that file without running anything. Where a driver comes into use with a restart only, t makes the restart a step of the run, which goes on after the boot.",
 		"Type the word run and press Enter to start. Nothing on the node has been changed so far, and b goes back with all answers kept.",
 	}
 }

@@ -103,7 +103,7 @@ type Licence struct {
 // Limits bound a run.
 type Limits struct {
 	Timeout string `yaml:"timeout,omitempty" json:"timeout,omitempty" doc:"How long a run may take (30m, 1h30m)."`
-	Reboot  string `yaml:"reboot,omitempty" json:"reboot,omitempty" doc:"Whether the run may restart the node as a step, when a driver that it keeps comes into use only then: if-needed; never is the default. ask is as never: the end of the run says that a restart is needed."`
+	Reboot  string `yaml:"reboot,omitempty" json:"reboot,omitempty" doc:"Whether the run may restart the node as a step, when a driver that it keeps comes into use only then: if-needed; never is the default. ask lets the wizard ask, and is as never without one: the end of the run says that a restart is needed."`
 }
 
 // Secrets are references, never values.

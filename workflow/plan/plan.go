@@ -29,6 +29,9 @@ type Plan struct {
 	Drivers []Driver
 	// Skipped says, one a line, what is not done and why.
 	Skipped []string
+	// Restart names the drivers that a restart of the node would bring into use.
+	// It could be a step, and the answers say to ask (limits.reboot).
+	Restart []string
 	// Kernel it was made for; another running kernel refuses it.
 	Kernel string
 }

@@ -30,6 +30,8 @@ type Engine struct {
 	// Unreadable images by name.
 	Unreadable map[string]error
 	Catalog    []catalog.Driver
+	// WantsRestart makes every plan one whose drivers wait for a restart.
+	WantsRestart bool
 	// Missing are risks that plans need until they are accepted.
 	Missing []string
 	// PlanErr refuses every plan.
@@ -135,6 +137,9 @@ func (e *Engine) Plan(ctx context.Context, a *answers.Answers, _ image.Progress)
 		p.Drivers = append(p.Drivers, plan.Driver{Name: name, When: r.When, OnMissing: r.OnMissingModule,
 			Kernels: []plan.KernelBuild{{Release: Next, Role: "next-boot", Verdict: finding.OK}}})
 		p.Steps = append(p.Steps, Steps(name)...)
+		if e.WantsRestart && a.Limits.Reboot == "ask" {
+			p.Restart = append(p.Restart, name)
+		}
 	}
 	return p, nil
 }
