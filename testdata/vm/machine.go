@@ -233,17 +233,19 @@ func (m *Machine) WriteFile(path, text string) error {
 
 // Reboot restarts the machine's system in order, and waits until it is up.
 func (m *Machine) Reboot() error {
+	if m.cfg.Disk != nil {
+		// An init of its own may end the agent before that has answered.
+		m.Run("reboot")
+		if err := m.waitOff(rebootLimit); err != nil {
+			return err
+		}
+		return m.PowerOn()
+	}
 	start := time.Now()
 	if out, code := m.Run("reboot"); code != 0 {
 		return fmt.Errorf("rebooting: %s", out)
 	}
-	if m.cfg.Disk == nil {
-		return m.waitUp(start)
-	}
-	if err := m.waitOff(rebootLimit); err != nil {
-		return err
-	}
-	return m.PowerOn()
+	return m.waitUp(start)
 }
 
 // waitOff waits until QEMU is gone.
