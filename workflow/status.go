@@ -2,7 +2,9 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -92,6 +94,9 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 		st.Unfinished = &open.ID
 	}
 	records, err := run.Installed(e.Node, facts.StateDir)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, &Error{Exit: ExitUnsupported, Code: "not-root", Message: err.Error(), Hint: "run it with sudo", Err: err}
+	}
 	if err != nil {
 		return nil, &Error{Exit: ExitDrift, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
@@ -112,12 +117,12 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	}
 	// A settings file that is not valid is told by the verbs that need it.
 	st.Store, _ = e.Store()
-	if host.ImageWaiting(e.Node) {
+	armed, blocked := host.GateState(e.Node, facts)
+	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
+	if host.ImageWaiting(e.Node, blocked...) {
 		st.RebootNeeded = true
 		st.Why = append(st.Why, "the next boot starts another OS image than the one that runs")
 	}
-	armed, blocked := host.GateState(e.Node, facts)
-	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
 	return st, nil
 }
 

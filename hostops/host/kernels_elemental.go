@@ -88,9 +88,10 @@ func sameImage(img, booted string) bool {
 	return img == booted || strings.HasSuffix(booted, "/"+tail)
 }
 
-// ImageWaiting says that another image than the booted one boots next.
-func ImageWaiting(n *hostops.Node) bool {
-	if deploymentWaiting(n) {
+// ImageWaiting says that another image than the booted one boots next; one that is
+// staged and was refused does not.
+func ImageWaiting(n *hostops.Node, refused ...Blocked) bool {
+	if deploymentWaiting(n, refused) {
 		return true
 	}
 	active, _ := elementalImages(n)

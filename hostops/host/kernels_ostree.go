@@ -78,13 +78,15 @@ func deployments(n *hostops.Node) []deployment {
 	return out
 }
 
-// deploymentWaiting says that another deployment than the booted one boots next.
-func deploymentWaiting(n *hostops.Node) bool {
-	booted, next := bootedDeployment(n), defaultDeployment(n)
-	if booted == "" {
-		return false
-	}
-	return stagedName(n) != "" || next != "" && !sameDeployment(booted, next)
+// deploymentWaiting says that another deployment than the booted one boots next. One
+// that is staged and whose kernel is refused does not: it will not be finalised.
+func deploymentWaiting(n *hostops.Node, refused []Blocked) bool {
+	return bootedDeployment(n) != "" && slices.ContainsFunc(deployments(n), func(d deployment) bool {
+		if slices.Contains(d.roles, Staged) {
+			return !slices.ContainsFunc(refused, func(b Blocked) bool { return b.Kernel == d.release })
+		}
+		return slices.Contains(d.roles, Next) && !slices.Contains(d.roles, Running)
+	})
 }
 
 var deploymentName = regexp.MustCompile(`[0-9a-f]{64}\.[0-9]+`)

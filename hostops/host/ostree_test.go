@@ -44,6 +44,18 @@ func TestDeploymentsAreReadAsTheirOwnToolsTellThem(t *testing.T) {
 	}
 }
 
+func TestADeploymentThatIsRefusedNeedsNoReboot(t *testing.T) {
+	for status, waits := range map[string]struct{ as, refused bool }{
+		"rpm-ostree-staged": {true, false}, "bootc-staged": {true, false}, "bootc-rollback": {false, false},
+		"rpm-ostree-pending": {true, true}, // below the staged one, another waits
+	} {
+		told := hosts.Status(t, status)
+		n := node(t, hosts.Sysroot(told))
+		require.Equal(t, waits.as, ImageWaiting(n), status)
+		require.Equal(t, waits.refused, ImageWaiting(n, Blocked{GateResult: GateResult{Kernel: told[0].Kernel}}), status)
+	}
+}
+
 func TestMachineConfigOperatorsHostsAreOnlyAdvised(t *testing.T) {
 	for name, release := range map[string]string{
 		"rhcos": "ID=rhcos\n", "scos": "ID=scos\nID_LIKE=\"rhel fedora\"\n",
