@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"fitout/hostops"
+	"fitout/hostops/host"
 )
 
 // BundleFile is one file of a support bundle, secrets already taken out.
@@ -32,6 +34,16 @@ var bundled = []string{
 	"/etc/os-release", "/proc/version", "/proc/cmdline", "/proc/modules", "/proc/mounts", "/proc/swaps",
 	"/proc/sys/kernel/tainted", "/sys/kernel/security/lockdown", "/sys/module/module/parameters/sig_enforce",
 	"/sys/module/firmware_class/parameters/path", "/etc/fitout/catalog.d/*.yaml", "/etc/modprobe.d/*.conf",
+	"/boot/loader/entries/*.conf", host.StagedDeployment, "/run/motd.d/fitout",
+}
+
+// told are the commands whose output says what the kernel and the hooks said; the
+// journal is that of earlier boots too, a refusal at shutdown is in no other.
+var told = map[string][]string{
+	"dmesg.txt": {"dmesg"},
+	"journal.txt": {"journalctl", "--no-pager", "--lines=2000", "SYSLOG_IDENTIFIER=fitout",
+		"+", "UNIT=fitout-drivers.service", "+", "_SYSTEMD_UNIT=fitout-drivers.service",
+		"+", "UNIT=ostree-finalize-staged.service", "+", "_SYSTEMD_UNIT=ostree-finalize-staged.service"},
 }
 
 // BundleFiles collects what a support bundle of a run (or of the newest state,
@@ -55,8 +67,10 @@ func (e *Engine) BundleFiles(ctx context.Context, id string) ([]BundleFile, erro
 			b.file(f)
 		}
 	}
-	if out, err := e.Node.Exec.Run(ctx, "dmesg"); err == nil && len(out) > 0 {
-		b.add("dmesg.txt", out)
+	for _, name := range slices.Sorted(maps.Keys(told)) {
+		if out, err := e.Node.Exec.Run(ctx, told[name]...); err == nil && len(out) > 0 {
+			b.add(name, out)
+		}
 	}
 	return b.files, nil
 }

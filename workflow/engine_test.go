@@ -210,6 +210,30 @@ func TestRemovalIsNotRolledBack(t *testing.T) {
 	require.Empty(t, st.Drivers)
 }
 
+// An image that was looked at or installed before another came lies in the store:
+// with the last driver it goes too.
+func TestRemovalLeavesNoImageOfAnEarlierVersion(t *testing.T) {
+	e := engineOn(t)
+	newer := driverImage(t, nodes.Release, nodes.Release, "e100")
+	for _, image := range []string{driverImage(t, nodes.Release, nodes.Release, "e100", "mii"), newer} {
+		p, err := e.Plan(t.Context(), accepting(answersFor(image, answers.LoadNow), "e100"), nil)
+		require.NoError(t, err)
+		if image == newer {
+			code, _ := execute(t, e, p)
+			require.Zero(t, code)
+		}
+	}
+	require.Len(t, e.Node.Glob(e.StateDir()+"/store/*"), 2)
+	require.NotEmpty(t, e.Node.Glob(e.StateDir()+"/cache/*"))
+	rm, err := e.PlanRemove(t.Context(), "e100")
+	require.NoError(t, err)
+	dir := run.Dir(e.StateDir(), "2026-1130-02")
+	require.NoError(t, plan.Save(e.Node, dir, rm))
+	require.Zero(t, run.Execute(t.Context(), e.Node, dir, workflow.Kinds(), run.Options{}))
+	require.False(t, e.Node.Exists(e.StateDir()+"/store"))
+	require.False(t, e.Node.Exists(e.StateDir()+"/cache"))
+}
+
 // Undoing an unload brings back the build that fitout had loaded, which the
 // kernel's own tree does not have; loading again leaves the driver kept.
 func TestUnloadIsUndoneAndLoadLeavesADriverKept(t *testing.T) {

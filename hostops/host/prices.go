@@ -66,7 +66,8 @@ func gatePrice(f Facts, p profile) []string {
 	case f.Gate == BlocksInstall:
 		return []string{"a kernel package without a build is refused before it is unpacked; other packages go on"}
 	case f.Gate == BlocksFinalize:
-		return []string{"a staged deployment without a build is not finalised: the node comes up on the present one"}
+		return []string{"a staged deployment without a build is not finalised: the node comes up on the present one",
+			"/etc is each deployment's own: a rollback to one that was made before has neither driver nor gate"}
 	case f.Gate == Advisory:
 		return []string{"an upgrade that would lose it is reported, not stopped"}
 	case p.laterGate != "":
