@@ -62,11 +62,10 @@ type localImage struct {
 	opts  Options
 }
 
-// has says that there is such a file, also one that cannot be read.
 func (l *localImage) has(name string) bool {
 	f, _, err := l.files.open(name)
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+		return false
 	}
 	f.Close()
 	return true
