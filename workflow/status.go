@@ -2,9 +2,7 @@ package workflow
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -94,9 +92,6 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 		st.Unfinished = &open.ID
 	}
 	records, err := run.Installed(e.Node, facts.StateDir)
-	if errors.Is(err, os.ErrPermission) {
-		return nil, &Error{Exit: ExitUnsupported, Code: "not-root", Message: err.Error(), Hint: "run it with sudo", Err: err}
-	}
 	if err != nil {
 		return nil, &Error{Exit: ExitDrift, Code: "state-damaged", Message: err.Error(), Err: err}
 	}

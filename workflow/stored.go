@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"fitout/catalog"
 	"fitout/catalog/image"
@@ -61,19 +64,20 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	}
 	defer img.Close()
 	dir := e.storeDir(s, img.Digest())
-	if err := e.termsOf(ctx, q, img, dir); err != nil {
+	files := e.storeFiles(dir)
+	if err := e.termsOf(ctx, q, img, files); err != nil {
 		return &stored{err: err}
 	}
 	want := q.want(s.releases())
-	inv, err := e.fetch(ctx, img, dir, want)
+	inv, err := e.fetch(ctx, img, files, want)
 	switch {
 	case err != nil:
 	case !q.exact && !hasBuilds(inv, s.releases()):
 		want.Releases = nil
-		inv, err = e.fetch(ctx, img, dir, want)
+		inv, err = e.fetch(ctx, img, files, want)
 	case !hasBuilds(inv, q.upgrades(inv, s.Running())):
 		want.Releases = append(s.releases(), q.upgrades(inv, s.Running())...)
-		inv, err = e.fetch(ctx, img, dir, want)
+		inv, err = e.fetch(ctx, img, files, want)
 	}
 	if err != nil {
 		return &stored{err: ImageError(reference, err)}
@@ -111,20 +115,19 @@ func (e *Engine) installedFrom(s *Survey, reference, release, pin string) (known
 	return nil, damage
 }
 
-// fetch reads what is wanted of an image into the store. What another driver
-// of the same image has there already stays.
+// fetch reads what is wanted of an image into its directory of the store, a path
+// of this machine. What another driver of the same image has there already stays.
 func (e *Engine) fetch(ctx context.Context, img *image.Image, dir string, want image.Want) (*image.Inventory, error) {
-	host := e.Node.Path(dir)
-	if have, err := image.ReadInventory(host); err == nil && have.Digest == img.Digest() {
+	if have, err := image.ReadInventory(dir); err == nil && have.Digest == img.Digest() {
 		if have.Want().Covers(want) {
 			return have.From(img.Reference().String()), nil
 		}
 		want = have.Want().With(want)
 	}
-	if err := os.MkdirAll(path.Dir(host), 0o700); err != nil {
+	if err := os.MkdirAll(path.Dir(dir), 0o700); err != nil {
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
-	return img.Fetch(ctx, host, want)
+	return img.Fetch(ctx, dir, want)
 }
 
 // licenceFile is where a driver's licence text lies in its image, "" when the
@@ -159,4 +162,23 @@ func hasBuilds(inv *image.Inventory, releases []string) bool {
 // storeDir is where an image's files are kept, named by its digest.
 func (e *Engine) storeDir(s *Survey, digest string) string {
 	return path.Join(s.Host.StateDir, "store", strings.ReplaceAll(digest, ":", "-"))
+}
+
+// storeFiles is where, on this machine, an image is read to whose directory of
+// the store is dir.
+func (e *Engine) storeFiles(dir string) string {
+	if e.Scratch != "" {
+		return path.Join(e.Scratch, path.Base(dir))
+	}
+	return e.Node.Path(dir)
+}
+
+// MayStore says that this process may write the image store.
+func (e *Engine) MayStore() bool {
+	for dir := e.Node.Path(path.Join(e.StateDir(), "store")); ; dir = path.Dir(dir) {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != "/" {
+			continue // what is missing is made in the directory above
+		}
+		return unix.Access(dir, unix.W_OK|unix.X_OK) == nil
+	}
 }

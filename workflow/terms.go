@@ -53,7 +53,7 @@ func (e *Engine) termsOf(ctx context.Context, q question, img *image.Image, dir 
 	if q.terms == nil || d.Licence == nil && d.Source != givenByHand {
 		return nil
 	}
-	if have, err := image.ReadInventory(e.Node.Path(dir)); err == nil && have.Digest == img.Digest() {
+	if have, err := image.ReadInventory(dir); err == nil && have.Digest == img.Digest() {
 		return q.accepts(have)
 	}
 	if !img.LicencesApart() && (d.Licence == nil || q.known[d.Licence.ID]) {

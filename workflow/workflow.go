@@ -28,6 +28,10 @@ type Engine struct {
 	PlainHTTP bool
 	// Locked refuses images that the answers do not pin by digest.
 	Locked bool
+	// Scratch is a directory of this machine into which images are read instead
+	// of the image store, "" for the store: one who may not write below the
+	// state directory can still look into an image.
+	Scratch string
 
 	kernels map[string]*kmod.Kernel // opened before, by directory
 	logins  []string                // the credentials files that Login wrote

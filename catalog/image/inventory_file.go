@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -147,7 +148,7 @@ func (inv *Inventory) write(dir string) error {
 	}
 	defer d.Close()
 	tmp := filepath.Join(dir, "."+inventoryName)
-	if err := writeSynced(tmp, raw); err != nil {
+	if err := writeSynced(tmp, raw, 0o600); err != nil {
 		return diskError("writing the inventory", err)
 	}
 	if err := os.Rename(tmp, filepath.Join(dir, inventoryName)); err != nil {
@@ -156,8 +157,8 @@ func (inv *Inventory) write(dir string) error {
 	return d.Sync()
 }
 
-func writeSynced(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+func writeSynced(name string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}

@@ -62,10 +62,11 @@ type localImage struct {
 	opts  Options
 }
 
+// has says that there is such a file, also one that cannot be read.
 func (l *localImage) has(name string) bool {
 	f, _, err := l.files.open(name)
 	if err != nil {
-		return false
+		return !errors.Is(err, fs.ErrNotExist)
 	}
 	f.Close()
 	return true

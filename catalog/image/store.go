@@ -57,7 +57,7 @@ func (s *ociStore) putJSON(v any, media types.MediaType) (v1.Descriptor, error) 
 // replaceFile writes a file whole or not at all.
 func replaceFile(name string, data []byte) error {
 	tmp := name + ".new"
-	if err := writeSynced(tmp, data); err != nil {
+	if err := writeSynced(tmp, data, 0o644); err != nil {
 		return diskError("writing "+name, err)
 	}
 	if err := os.Rename(tmp, name); err != nil {

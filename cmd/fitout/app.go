@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 
@@ -165,6 +166,9 @@ func describe(err error) errorDocument {
 	var stop *workflow.Error
 	var usage usageError
 	var file *strict.Errors
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return errorDocument{Code: "not-root", Message: "this needs root: " + err.Error(), Hint: "run it with sudo", Exit: workflow.ExitUnsupported}
+	}
 	switch {
 	case errors.As(err, &stop):
 		return errorDocument{Code: stop.Code, Message: stop.Message, Hint: stop.Hint, Exit: stop.Exit, Findings: stop.Findings}

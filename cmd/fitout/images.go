@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 
@@ -34,6 +35,11 @@ func (a *app) imagesVerb() *cobra.Command {
 		Short: "List driver images for the devices, with a verdict for every kernel that may boot",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			done, err := a.placeForImages()
+			if err != nil {
+				return err
+			}
+			defer done()
 			items, err := a.examineAll(cmd.Context(), device, all)
 			if err != nil {
 				return err
@@ -93,6 +99,22 @@ func (a *app) examineAll(ctx context.Context, device string, all bool) ([]imageD
 	return items, nil
 }
 
+// placeForImages lets one who may not write the image store look into images
+// all the same: they are read into a directory that done removes.
+func (a *app) placeForImages() (done func(), err error) {
+	e, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	if e.MayStore() {
+		return func() {}, nil
+	}
+	if e.Scratch, err = os.MkdirTemp("", "fitout-look-"); err != nil {
+		return nil, err
+	}
+	return func() { _ = os.RemoveAll(e.Scratch) }, nil
+}
+
 func kindHas(s *workflow.Survey, k workflow.Kind, device string) bool {
 	if k.ID == strings.ToLower(device) {
 		return true
@@ -112,6 +134,11 @@ func (a *app) whyVerb() *cobra.Command {
 		Short: "Show every check behind a verdict, with its evidence",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			done, err := a.placeForImages()
+			if err != nil {
+				return err
+			}
+			defer done()
 			x, err := a.examineOne(cmd.Context(), args[0], device, kernel)
 			if err != nil {
 				return err
