@@ -56,7 +56,7 @@ func faultTable(t *testing.T, f *faulty) {
 		}},
 		{name: "stops in the middle", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
 			return n == 1 && inPieces(w, r, 3)
-		}, log: "going on from there"},
+		}, log: "gave nothing for 300ms (limit stall)"},
 		{name: "redirects to nowhere", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "https://127.0.0.1:1"+r.URL.Path, http.StatusTemporaryRedirect)
 			return true

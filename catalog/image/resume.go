@@ -110,7 +110,11 @@ func (b *blobReader) again() error {
 	if b.dead++; b.dead > deadEnds {
 		return io.EOF
 	}
-	b.e.opts.Log(fmt.Sprintf("registry %s broke off after %d of %d bytes; going on from there", b.e.host, b.offset, b.d.Size))
+	how := "broke off"
+	if b.stall.Load() {
+		how = fmt.Sprintf("gave nothing for %s (limit stall)", b.e.opts.Limits.Stall)
+	}
+	b.e.opts.Log(fmt.Sprintf("registry %s %s after %d of %d bytes; going on from there", b.e.host, how, b.offset, b.d.Size))
 	if err := b.e.opts.Sleep(b.ctx, time.Second<<b.dead/4); err != nil {
 		return err
 	}

@@ -89,6 +89,7 @@ type imageLimits struct {
 	Members  int    `yaml:"members,omitempty"`
 	Depth    int    `yaml:"depth,omitempty"`
 	Wait     string `yaml:"wait,omitempty"`
+	Stall    string `yaml:"stall,omitempty"`
 }
 
 // Check implements strict.Checker.
@@ -112,8 +113,10 @@ func (s *Settings) Check(r *strict.Report) {
 			r.Bad([]any{"images", "limits", name}, "images.limits.%s must be a number above 0", name)
 		}
 	}
-	if d, err := time.ParseDuration(l.Wait); r.Has("images", "limits", "wait") && (err != nil || d <= 0) {
-		r.Bad([]any{"images", "limits", "wait"}, "images.limits.wait must be a duration like 5m, not %q", l.Wait)
+	for name, text := range map[string]string{"wait": l.Wait, "stall": l.Stall} {
+		if d, err := time.ParseDuration(text); r.Has("images", "limits", name) && (err != nil || d <= 0) {
+			r.Bad([]any{"images", "limits", name}, "images.limits.%s must be a duration like 5m, not %q", name, text)
+		}
 	}
 }
 
@@ -142,8 +145,9 @@ func limits(n *hostops.Node) (image.Limits, error) {
 	}
 	l := s.Images.Limits
 	wait, _ := time.ParseDuration(l.Wait) // checked above
+	stall, _ := time.ParseDuration(l.Stall)
 	return image.Limits{Entries: l.Entries, Files: l.Files, Bytes: l.Bytes, Name: l.Name, Ratio: l.Ratio,
-		Window: uint64(l.Window), Manifest: l.Manifest, Members: l.Members, Depth: l.Depth, Wait: wait}, nil
+		Window: uint64(l.Window), Manifest: l.Manifest, Members: l.Members, Depth: l.Depth, Wait: wait, Stall: stall}, nil
 }
 
 // units are those of IEC 80000-13.

@@ -19,10 +19,10 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 	require.Zero(t, opts.Limits)
 
 	const start = "apiVersion: fitout/v1\nkind: Config\nimages:\n  limits: "
-	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{entries: 1, files: 2, bytes: 3, name: 4, ratio: 5, window: 6, manifest: 7, members: 8, depth: 9, wait: 10m}\n"), 0o644))
+	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{entries: 1, files: 2, bytes: 3, name: 4, ratio: 5, window: 6, manifest: 7, members: 8, depth: 9, wait: 10m, stall: 20s}\n"), 0o644))
 	opts, err = Options(n, nil, false)
 	require.NoError(t, err)
-	require.Equal(t, image.Limits{Entries: 1, Files: 2, Bytes: 3, Name: 4, Ratio: 5, Window: 6, Manifest: 7, Members: 8, Depth: 9, Wait: 10 * time.Minute}, opts.Limits)
+	require.Equal(t, image.Limits{Entries: 1, Files: 2, Bytes: 3, Name: 4, Ratio: 5, Window: 6, Manifest: 7, Members: 8, Depth: 9, Wait: 10 * time.Minute, Stall: 20 * time.Second}, opts.Limits)
 
 	// One file for all: runs and images beside each other.
 	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{entries: 1}\nruns: {keep: 7}\n"), 0o644))
@@ -44,6 +44,7 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 		start + "{window: 0}\n":                     "images.limits.window must be a number above 0",
 		start + "{window: big}\n":                   "window",
 		start + "{wait: soon}\n":                    "images.limits.wait must be a duration",
+		start + "{stall: 0s}\n":                     "images.limits.stall must be a duration",
 		start + "{}\nruns: {keep: 0}\n":             "runs.keep",
 		start + "{}\nstore: {limit: 5}\n":           "store.limit",
 		start + "{}\nstore: {limit: 5GB}\n":         "store.limit must be a size like 2GiB",
