@@ -240,7 +240,7 @@ func (b *builder) driver(c choice) *plan.Driver {
 		if inv == nil || !usable(j.Verdict) || d.Digest != "" {
 			continue
 		}
-		d.Image, d.Digest = inv.Reference, inv.Digest
+		d.Image, d.Digest, d.Place = inv.Reference, inv.Digest, inv.Want().Place()
 		for _, l := range j.Load {
 			if l.From == "image" {
 				d.Modules = append(d.Modules, l.Module)

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 
+	"fitout/hostops/host"
 	"fitout/workflow/run"
 )
 
@@ -21,12 +22,9 @@ func (e *Engine) Forget(x *Examined) error {
 	if err != nil {
 		return fmt.Errorf("taking the image out of the store: %w", err)
 	}
-	for release, dir := range x.Stores {
-		digest := ""
-		if inv := x.Inventories[release]; inv != nil {
-			digest = inv.Digest
-		}
-		used := slices.ContainsFunc(installed, func(r run.Record) bool { return r.Driver.Digest == digest })
+	s := &Survey{Host: host.Facts{StateDir: state}}
+	for _, dir := range x.Stores {
+		used := slices.ContainsFunc(installed, func(r run.Record) bool { return e.storeDir(s, r.Driver.Digest, r.Driver.Place) == dir })
 		if used || path.Dir(dir) != path.Join(state, "store") {
 			continue
 		}

@@ -71,10 +71,13 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 			b.add("unstage", &actions.RemoveTree{Dir: dir, Top: volatile})
 		}
 	}
-	shared := slices.ContainsFunc(all, func(o run.Record) bool { return o.Driver.Name != name && o.Driver.Digest == r.Driver.Digest })
-	for _, dir := range e.Node.Glob(e.storeDir(s, "*")) {
+	own := e.storeDir(s, r.Driver.Digest, r.Driver.Place)
+	shared := slices.ContainsFunc(all, func(o run.Record) bool {
+		return o.Driver.Name != name && e.storeDir(s, o.Driver.Digest, o.Driver.Place) == own
+	})
+	for _, dir := range e.Node.Glob(e.storeDir(s, "*", "")) {
 		// With the last driver go the images of earlier versions, and those only looked at.
-		if last || dir == e.storeDir(s, r.Driver.Digest) && !shared {
+		if last || dir == own && !shared {
 			b.add("unstore", &actions.RemoveTree{Dir: dir, Top: path.Join(state, "store")})
 		}
 	}

@@ -57,7 +57,8 @@ func (e *Engine) Store() (*Store, error) {
 	for _, entry := range entries {
 		i := StoredImage{dir: path.Join(st.Dir, entry.Name())}
 		name := strings.TrimSuffix(strings.TrimSuffix(entry.Name(), ".part"), ".old")
-		i.Digest = strings.Replace(name, "-", ":", 1)
+		digest, _, _ := strings.Cut(strings.Replace(name, "-", ":", 1), "-") // behind it, the place in the image
+		i.Digest = digest
 		i.Needed = needed[i.Digest] && name == entry.Name()
 		if info, err := entry.Info(); err == nil {
 			i.Used = info.ModTime()

@@ -41,7 +41,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	var damage error // of what the store has of it
 	if pin != "" {
 		// A pinned image that is in the store needs no network at all.
-		dir := e.storeDir(s, pin)
+		dir := e.storeDir(s, pin, q.place())
 		inv, err := image.ReadInventory(e.Node.Path(dir))
 		if err == nil && inv.Digest == pin && inv.Want().Covers(q.want([]string{release})) &&
 			hasBuilds(inv, []string{release}) && hasBuilds(inv, q.upgrades(inv, s.Running())) {
@@ -56,14 +56,14 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	opts.Pin, opts.Progress = pin, p
 	img, err := image.Open(ctx, ref, opts)
 	if err != nil {
-		known, broken := e.installedFrom(s, reference, release, pin)
+		known, broken := e.installedFrom(s, q.place(), reference, release, pin)
 		if known != nil {
 			return known // what was installed from it needs neither stick nor registry again
 		}
 		return &stored{err: withDamage(ImageError(reference, err), cmp.Or(broken, damage))}
 	}
 	defer img.Close()
-	dir := e.storeDir(s, img.Digest())
+	dir := e.storeDir(s, img.Digest(), q.place())
 	files := e.storeFiles(dir)
 	if err := e.termsOf(ctx, q, img, files); err != nil {
 		return &stored{err: err}
@@ -99,13 +99,13 @@ func withDamage(err, damage error) error {
 
 // installedFrom is the stored image of a driver that was installed from this
 // very reference, nil when there is none; damage says why it cannot be used.
-func (e *Engine) installedFrom(s *Survey, reference, release, pin string) (known *stored, damage error) {
+func (e *Engine) installedFrom(s *Survey, place, reference, release, pin string) (known *stored, damage error) {
 	records, _ := run.Installed(e.Node, s.Host.StateDir)
 	for _, r := range records {
-		if r.Driver.Image != reference || (pin != "" && pin != r.Driver.Digest) {
+		if r.Driver.Image != reference || r.Driver.Place != place || (pin != "" && pin != r.Driver.Digest) {
 			continue
 		}
-		dir := e.storeDir(s, r.Driver.Digest)
+		dir := e.storeDir(s, r.Driver.Digest, place)
 		inv, err := image.ReadInventory(e.Node.Path(dir))
 		if err == nil && hasBuilds(inv, []string{release}) {
 			return &stored{inventory: inv, dir: dir}, nil
@@ -159,10 +159,18 @@ func hasBuilds(inv *image.Inventory, releases []string) bool {
 	return true
 }
 
-// storeDir is where an image's files are kept, named by its digest.
-func (e *Engine) storeDir(s *Survey, digest string) string {
-	return path.Join(s.Host.StateDir, "store", strings.ReplaceAll(digest, ":", "-"))
+// storeDir is where an image's files are kept, named by its digest and, for one
+// with several flavours, by the place in it.
+func (e *Engine) storeDir(s *Survey, digest, place string) string {
+	name := strings.ReplaceAll(digest, ":", "-")
+	if place != "" {
+		name += "-" + place
+	}
+	return path.Join(s.Host.StateDir, "store", name)
 }
+
+// place is where in the image the driver lies.
+func (q question) place() string { return q.want(nil).Place() }
 
 // storeFiles is where, on this machine, an image is read to whose directory of
 // the store is dir.

@@ -37,7 +37,10 @@ func (e *Engine) terms(s *Survey, a *answers.Answers) func(Licence) error {
 // accepted some text.
 func (e *Engine) knownLicences(s *Survey, a *answers.Answers) map[string]bool {
 	out := map[string]bool{}
-	for _, l := range append(run.Licences(e.Node, s.Host.StateDir), a.Licences...) {
+	for _, l := range run.Licences(e.Node, s.Host.StateDir) {
+		out[l.ID] = out[l.ID] || l.Accepted
+	}
+	for _, l := range a.Licences {
 		out[l.ID] = out[l.ID] || l.Accepted
 	}
 	return out

@@ -1,6 +1,8 @@
 package image
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path"
 	"strings"
 
@@ -100,7 +102,7 @@ func softdeps(text string) map[string][]string {
 	return out
 }
 
-// With is a want that has all of both.
+// With is a want that has all of both, which are for the same place.
 func (w Want) With(other Want) Want {
 	both := w
 	if len(w.Releases) == 0 || len(other.Releases) == 0 {
@@ -117,6 +119,20 @@ func (w Want) With(other Want) Want {
 	both.LicenceFile = or(w.LicenceFile, other.LicenceFile)
 	both.OnlyLicences = w.OnlyLicences && other.OnlyLicences
 	return both
+}
+
+// Place names the part of an image that a want is about, "" where the image has
+// but one: of two flavours in one image each has its own directory in a store.
+func (w Want) Place() string {
+	where := []string{rooted(w.DirName), w.Firmware, ""}
+	if usual := (Want{Licences: true}); w.LicenceFile != "" && !isLicence(rooted(w.LicenceFile), usual) {
+		where[2] = rooted(w.LicenceFile)
+	}
+	if strings.Join(where, "") == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join(where, "\x00")))
+	return hex.EncodeToString(sum[:6])
 }
 
 // Covers says that what was fetched for w has all that other wants. Wants of

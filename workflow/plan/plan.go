@@ -42,6 +42,7 @@ type Driver struct {
 	Version   string              `json:"version"`
 	Image     string              `json:"image"`
 	Digest    string              `json:"digest"`
+	Place     string              `json:"place,omitempty"` // of the driver in its image, as image.Want has it
 	When      answers.When        `json:"when"`
 	PersistIn string              `json:"persistIn,omitempty"`
 	Modules   []string            `json:"modules"` // load order

@@ -133,6 +133,7 @@ func TestLicenceIsAskedOncePerText(t *testing.T) {
 		{ID: "intel-e1000e", Digest: "sha256:aa", Accepted: true, By: "ops@example.com"},
 		{ID: "other", Digest: "sha256:bb", Accepted: false},
 	}}
+	p.Drivers = append(p.Drivers, plan.Driver{Name: "e1000e", Digest: "sha256:1e", Licences: []string{"sha256:aa"}})
 	fault(t, n, "new", "do fail")
 	id, err := run.Start(n, stateDir, p, self(n))
 	require.NoError(t, err)
@@ -141,6 +142,10 @@ func TestLicenceIsAskedOncePerText(t *testing.T) {
 	require.True(t, accepted["sha256:aa"], "accepted stays accepted when the run is undone")
 	require.False(t, accepted["sha256:bb"])
 	require.False(t, accepted["sha256:cc"], "a changed text is asked for again")
+	record := run.Licences(n, stateDir)
+	require.Len(t, record, 1)
+	require.Equal(t, "ops@example.com", record[0].By)
+	require.Equal(t, []string{"sha256:1e"}, record[0].Images, "the image that came under it")
 
 	require.NoError(t, n.WriteFile(stateDir+"/licences.json", []byte("{"), 0o600))
 	require.Empty(t, run.AcceptedLicences(n, stateDir), "a damaged record accepts nothing")

@@ -114,7 +114,7 @@ func write(n *hostops.Node, stateDir, dir string, p *plan.Plan) error {
 		if err := n.WriteFile(path.Join(dir, answersFile), data, 0o600); err != nil {
 			return fmt.Errorf("writing the run's answers: %w", err)
 		}
-		if err := acceptLicences(n, stateDir, p.Answers.Licences); err != nil {
+		if err := acceptLicences(n, stateDir, p); err != nil {
 			return err
 		}
 	}
