@@ -314,48 +314,35 @@ func fileSum(p string) (string, error) {
 }
 
 // firmware lists the firmware files by the names a driver asks for. Where two
-// places have the same name the earlier place counts.
+// places have the same name the earlier place counts, and a file before a link.
 func (x *extraction) firmware() []File {
-	byName := map[string]File{}
-	for _, d := range x.sel.firmware {
-		for p, f := range x.files {
-			if f.class != firmware || !below(p, d) {
-				continue
-			}
-			name := firmwareName(strings.TrimPrefix(p, d+"/"))
-			if _, ok := byName[name]; !ok {
-				byName[name] = File{Path: p, Name: name, Size: f.size}
-			}
+	type found struct {
+		File
+		dir int
+	}
+	byName := map[string]found{}
+	add := func(shown, real string) {
+		dir, rest, ok := x.sel.firmwareAt(shown)
+		name := firmwareName(rest)
+		if other, known := byName[name]; ok && (!known || dir < other.dir && shown == real) {
+			byName[name] = found{File{Path: real, Name: name, Size: x.files[real].size}, dir}
 		}
 	}
-	for _, f := range x.linkedFirmware() {
-		if _, ok := byName[f.Name]; !ok {
-			byName[f.Name] = f
+	for _, p := range x.sortedFiles() {
+		if x.files[p].class == firmware {
+			add(p, p)
+		}
+	}
+	links := x.linkMap()
+	for _, p := range sortedKeys(x.links) {
+		to, ok := resolve(links, p)
+		if _, isFile := x.files[to]; x.links[p].class == firmware && ok && isFile {
+			add(p, to)
 		}
 	}
 	var out []File
 	for _, n := range sortedKeys(byName) {
-		out = append(out, byName[n])
-	}
-	return out
-}
-
-// linkedFirmware are names that are links to firmware files.
-func (x *extraction) linkedFirmware() []File {
-	var out []File
-	links := x.linkMap()
-	for p, l := range x.links {
-		to, ok := resolve(links, p)
-		f, isFile := x.files[to]
-		if l.class != firmware || !ok || !isFile {
-			continue
-		}
-		for _, d := range x.sel.firmware {
-			if below(p, d) {
-				out = append(out, File{Path: to, Name: firmwareName(strings.TrimPrefix(p, d+"/")), Size: f.size})
-				break
-			}
-		}
+		out = append(out, byName[n].File)
 	}
 	return out
 }

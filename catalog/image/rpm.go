@@ -28,7 +28,7 @@ func packageOf(root string) (dir string, ok bool) {
 	return root[:i+len(packageDir)], true
 }
 
-// unpackRPM writes the wanted files of a package that passes by, below a
+// unpackRPM writes the wanted files, modules and firmware, of a package that passes by, below a
 // directory of its own. The package itself is not stored.
 func (x *extraction) unpackRPM(name string, r io.Reader) error {
 	br := bufio.NewReaderSize(r, 64<<10)
@@ -130,19 +130,32 @@ func (x *extraction) packaged(name string, h cpioHeader, r io.Reader) error {
 		x.found.releases[at.release] = true
 	}
 	switch {
-	case c != tree:
+	case c != tree && c != firmware:
 		return nil
 	case h.mode&cpioType == cpioLink:
-		target, err := io.ReadAll(io.LimitReader(r, int64(x.img.opts.Limits.Name)))
+		raw, err := io.ReadAll(io.LimitReader(r, int64(x.img.opts.Limits.Name)))
 		if err != nil {
 			return err
 		}
-		x.links[name] = link{layer: x.layer, target: string(target), class: c}
-		return nil
+		return x.packagedLink(name, string(raw), c)
 	case h.mode&cpioType != cpioFile:
 		return nil
 	}
 	return x.write(name, h.size, r, c)
+}
+
+// packagedLink notes a link of a package. An absolute one to firmware leads to a
+// file of the package; one to modules may mean the host's.
+func (x *extraction) packagedLink(name, target string, c class) error {
+	if pkg, _ := packageOf(name); c == firmware && path.IsAbs(target) {
+		up := strings.Count(strings.TrimPrefix(name, pkg+"/"), "/")
+		target = path.Join(strings.Repeat("../", up), target)
+	}
+	if _, ok := linkTarget(name, target); !ok {
+		return fail(Hostile, "the link %q points to %q, out of the image", name, target)
+	}
+	x.links[name] = link{layer: x.layer, target: target, class: c}
+	return nil
 }
 
 // mergePackages joins the modules that several packages bring for one kernel.

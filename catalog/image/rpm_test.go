@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/cavaliergopher/rpm"
@@ -104,6 +106,30 @@ func TestModulesAreReadOutOfPackages(t *testing.T) {
 	require.NoFileExists(t, dir+"/rpms/kmods/kmod-dummy-6.1.rpm", "the package itself is not stored")
 }
 
+// A driver's package may bring its firmware, compressed or under several names.
+func TestFirmwareIsReadOutOfPackages(t *testing.T) {
+	pkg := rpmOf(t, "zstd", cpioFileOf{"./lib/modules/" + release + "/extra/e100.ko", realModule(t, release+"/e100.ko"), cpioFile | 0o644},
+		cpioFileOf{"./usr/lib/firmware/e100/d101m_ucode.bin.xz", "packed", cpioFile | 0o644},
+		cpioFileOf{"./lib/firmware/e100/d101s_ucode.bin", "plain", cpioFile | 0o644},
+		cpioFileOf{"./lib/firmware/e100/d102e_ucode.bin", "/lib/firmware/e100/d101s_ucode.bin", cpioLink | 0o777},
+		cpioFileOf{"./lib/firmware/e100/new.bin", "d101s_ucode.bin", cpioLink | 0o777})
+	layer := layerOf(t, ent{name: "rpms/kmod-e100.rpm", data: pkg}, ent{name: "usr/lib/firmware/e100/other.bin", data: "beside"})
+	inv, dir, err := fetchLayers(t, Want{}, layer)
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, f := range inv.Firmware {
+		raw, err := os.ReadFile(filepath.Join(dir, f.Path))
+		require.NoError(t, err)
+		require.Len(t, raw, int(f.Size))
+		got[f.Name] = string(raw)
+	}
+	require.Equal(t, map[string]string{"e100/d101m_ucode.bin": "packed", "e100/d101s_ucode.bin": "plain", "e100/d102e_ucode.bin": "plain",
+		"e100/new.bin": "plain", "e100/other.bin": "beside"}, got)
+	inv, _, err = fetchLayers(t, Want{Firmware: "-"}, layer)
+	require.NoError(t, err)
+	require.Empty(t, inv.Firmware)
+}
+
 func TestHostilePackagesAreRefused(t *testing.T) {
 	good := rpmOf(t, "zstd", cpioFileOf{"./lib/modules/" + release + "/dummy.ko", realModule(t, release+"/dummy.ko"), cpioFile})
 	huge := []byte(good)
@@ -117,6 +143,7 @@ func TestHostilePackagesAreRefused(t *testing.T) {
 		{"cut in the payload", good[:len(good)/2], Corrupt},
 		{"a header of 2^31 tags", string(huge), Corrupt},
 		{"climbs out", rpmOf(t, "xz", cpioFileOf{"../../../../etc/x.ko", "x", cpioFile}), Hostile},
+		{"a link out", rpmOf(t, "xz", cpioFileOf{"./lib/firmware/x.bin", "../../../../../../etc/shadow", cpioLink | 0o777}), Hostile},
 		{"an unknown compression", string(bytes.Replace([]byte(good), []byte("cpio\x00zstd"), []byte("cpio\x00zzzz"), 1)), Corrupt},
 	} {
 		_, _, err := fetchLayers(t, Want{}, layerOf(t, ent{name: "rpms/kmod-x.rpm", data: tc.data}))

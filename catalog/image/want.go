@@ -132,10 +132,8 @@ func (s *selector) classify(p string, isLink bool) class {
 			return loose
 		}
 	}
-	for _, d := range s.firmware {
-		if below(p, d) {
-			return firmware
-		}
+	if _, _, ok := s.firmwareAt(p); ok {
+		return firmware
 	}
 	if isLicence(p, s.want) {
 		return licence
@@ -144,6 +142,20 @@ func (s *selector) classify(p string, isLink bool) class {
 		return carrier
 	}
 	return nothing
+}
+
+// firmwareAt says in which of the firmware directories p lies, and where below it;
+// an unpacked package has them too.
+func (s *selector) firmwareAt(p string) (dir int, rest string, ok bool) {
+	if pkg, packaged := packageOf(p); packaged {
+		p = strings.TrimPrefix(p, pkg+"/")
+	}
+	for i, d := range s.firmware {
+		if below(p, d) {
+			return i, strings.TrimPrefix(p, d+"/"), true
+		}
+	}
+	return 0, "", false
 }
 
 func (s *selector) wantsTree(at treePath) bool {
