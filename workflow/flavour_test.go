@@ -8,12 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/catalog"
+	"fitout/hostops/host"
 	"fitout/testdata/images"
 	"fitout/testdata/nodes"
 	"fitout/workflow"
 	"fitout/workflow/actions"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
+	"fitout/workflow/plan"
+	"fitout/workflow/run"
 )
 
 // Open and proprietary builds of one driver are in one image, each a catalog
@@ -69,6 +72,9 @@ func TestTwoFlavoursOfOneImageDoNotShareAStoreDirectory(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, st.Images, 2)
 	require.Equal(t, st.Images[0].Digest, st.Images[1].Digest)
+	inv := x.Inventories[nodes.Release]
+	second := &run.RecordDriver{StateDir: e.StateDir(), Record: run.Record{Driver: plan.Driver{Name: "proprietary", Digest: inv.Digest, Place: inv.Want().Place()}}}
+	require.NoError(t, second.Do(t.Context(), e.Node, host.Quiet{}))
 	pl, err := e.PlanRemove(t.Context(), "open")
 	require.NoError(t, err)
 	var gone []string
