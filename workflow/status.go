@@ -32,6 +32,9 @@ type Status struct {
 	Boot *host.BootResult `json:"boot,omitempty"`
 	// Upgrades are what the OS upgrade's hook found for each driver.
 	Upgrades []host.UpgradeResult `json:"upgrades,omitempty"`
+	// Lacks is what an OS image that waits for the next boot lacks, by looking
+	// into it.
+	Lacks []host.Lack `json:"lacks,omitempty"`
 }
 
 // DriverStatus is one installed driver against the node as it is.
@@ -117,8 +120,23 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	if host.ImageWaiting(e.Node, blocked...) {
 		st.RebootNeeded = true
 		st.Why = append(st.Why, "the next boot starts another OS image than the one that runs")
+		st.lacks(ctx, e, facts.StateDir)
 	}
 	return st, nil
+}
+
+// lacks looks into the image that waits.
+func (s *Status) lacks(ctx context.Context, e *Engine, state string) {
+	lacks, err := host.WaitingLacks(ctx, e.Node, state)
+	if err != nil {
+		s.Why = append(s.Why, "what that image lacks is not known: "+err.Error())
+	}
+	s.Lacks = lacks
+	for _, l := range lacks {
+		if !l.Kept {
+			s.Why = append(s.Why, fmt.Sprintf("that image LACKS %s for kernel %s: do not reboot into it before that is mended", l.Driver, l.Kernel))
+		}
+	}
 }
 
 // keeps says that a choice outlives a reboot.
@@ -255,13 +273,7 @@ func (s *Status) Text() []string {
 		}
 	}
 	out = append(out, s.bootText()...)
-	for _, u := range s.Upgrades {
-		for _, k := range u.Kernels {
-			if k.Verdict == "missing" {
-				out = append(out, "", fmt.Sprintf("THE NEW OS IMAGE LACKS %s for kernel %s: do not reboot into it before that is mended", u.Driver, k.Release))
-			}
-		}
-	}
+	out = append(out, s.upgradeText()...)
 	for _, b := range s.Gate.Blocked {
 		out = append(out, "", fmt.Sprintf("UPGRADE BLOCKED for kernel %s: %s", b.Kernel, b.Reason),
 			"  since    "+b.Since.Format("2006-01-02 15:04")+", checked "+b.Checked.Format("2006-01-02 15:04"),
@@ -298,4 +310,23 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// upgradeText says what the image that boots next lacks, and which hook of the
+// last upgrade could not do its work.
+func (s *Status) upgradeText() []string {
+	var out []string
+	for _, l := range s.Lacks {
+		if l.Kept {
+			out = append(out, "", fmt.Sprintf("The new OS image lacks %s for kernel %s (%s); it will be loaded at boot from the kept tree", l.Driver, l.Kernel, l.Reason))
+			continue
+		}
+		out = append(out, "", fmt.Sprintf("THE NEW OS IMAGE LACKS %s for kernel %s: do not reboot into it before that is mended", l.Driver, l.Kernel), "  reason   "+l.Reason)
+	}
+	for _, u := range s.Upgrades {
+		if u.Error != "" {
+			out = append(out, "", fmt.Sprintf("The upgrade hook of %s failed (%s, %s): %s", u.Driver, u.Stage, u.At.Format("2006-01-02 15:04"), u.Error))
+		}
+	}
+	return out
 }

@@ -61,6 +61,8 @@ func Hook(ctx context.Context, n *hostops.Node, args []string, build func(contex
 		return HookOstreeStaged(ctx, n, layout(), o)
 	case "ostree-reboot":
 		return HookOstreeReboot(ctx, n, *state, o)
+	case "image-waiting":
+		return HookImageWaiting(ctx, n, *state, *limit, *every)
 	case "ostree-wait":
 		return HookOstreeWait(ctx, n, *state, *every)
 	}

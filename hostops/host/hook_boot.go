@@ -73,6 +73,7 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 		if err := systemctl(ctx, n, "daemon-reload"); err != nil {
 			n.Log.Warn("systemd did not read its units again", "err", err)
 		}
+		startRestored(ctx, n, r.Restored)
 	}
 	if l.ModprobeD == "" {
 		copyConf(n, l, kept)
@@ -118,6 +119,18 @@ func putBack(n *hostops.Node, kept []Kept) []string {
 		}
 	}
 	return out
+}
+
+// startRestored starts the watches that were put back: this boot's targets were
+// reckoned without them.
+func startRestored(ctx context.Context, n *hostops.Node, restored []string) {
+	for _, p := range restored {
+		if unit := path.Base(p); strings.HasSuffix(unit, ".path") && !strings.HasSuffix(path.Dir(p), ".wants") {
+			if err := systemctl(ctx, n, "start", "--no-block", unit); err != nil {
+				n.Log.Warn("a watch does not run", "unit", unit, "err", err)
+			}
+		}
+	}
 }
 
 // copyConf puts the modprobe.d files where modprobe looks on a host whose /etc

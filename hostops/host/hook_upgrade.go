@@ -98,15 +98,7 @@ func tellHost(ctx context.Context, n *hostops.Node, state string, res UpgradeRes
 			pruneDirs(n, path.Dir(p), state)
 			continue
 		}
-		r := GateResult{Kernel: k.Release, Driver: res.Driver, Reason: k.Detail,
-			Cure:     "look before you reboot: unless it runs strict, this host goes on after a failed hook, and the new image lacks the driver; fit it for " + k.Release + " and upgrade again, or boot the fallback entry",
-			Override: "set onMissingModule: continue for it",
-			Misses:   []Miss{{Driver: res.Driver, Reason: k.Detail}}}
-		b := Blocked{GateResult: r, Since: res.At, Checked: res.At, Retryable: true}
-		if err := writeRecord(n, p, b); err != nil {
-			n.Log.Warn("the miss could not be recorded", "err", err)
-		}
-		shout(ctx, n, "fitout: "+r.Sentence())
+		tellMiss(ctx, n, state, Lack{Driver: res.Driver, Kernel: k.Release, Reason: k.Detail}, "", res.At)
 	}
 	if host := "/proc/1/root"; n.Exists(host + "/run") {
 		writeMotdAt(n, state, host+motdPath)

@@ -54,6 +54,8 @@ func gateTexts(n *hostops.Node, l Layout) []TextFile {
 		return ostreeTexts(n, l, true)
 	case "ostree-advice":
 		return ostreeTexts(n, l, false)
+	case "elemental", "elemental-hold":
+		return imageTexts(l)
 	}
 	return nil
 }
