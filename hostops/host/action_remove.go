@@ -82,6 +82,9 @@ func (a *TakeOut) Prepare(_ context.Context, n *hostops.Node) error {
 			a.measure(n, k, kept)
 		}
 	}
+	if conf := (OwnFile{Path: bootConf(a.Driver)}); conf.there(n) {
+		a.Files = append(a.Files, conf)
+	}
 	a.Firmware = firmwarePath(n)
 	if a.Last {
 		if err := a.foreignLinks(n); err != nil {
@@ -164,9 +167,7 @@ func (a *TakeOut) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 		}
 	}
 	removeEmpty(n, a.Dirs)
-	if err := n.Remove("/run/modprobe.d/fitout-" + a.Driver + ".conf"); err != nil {
-		return err
-	}
+	removeEmpty(n, []string{bootModprobe})
 	if a.Last && a.Firmware == firmwareDir(a.State) {
 		if err := writeFirmwarePath(n, foreignDir(a.Foreign)); err != nil {
 			out.Line("the kernel keeps its firmware path until reboot: " + err.Error())

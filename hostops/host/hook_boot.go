@@ -142,7 +142,7 @@ func copyConf(n *hostops.Node, l Layout, kept []Kept) {
 			n.Log.Warn("no modprobe.d file", "driver", k.Driver.Name, "err", err)
 			continue
 		}
-		if err := n.WriteFile("/run/modprobe.d/fitout-"+k.Driver.Name+".conf", b, 0o644); err != nil {
+		if err := n.WriteFile(bootConf(k.Driver.Name), b, 0o644); err != nil {
 			n.Log.Warn("modprobe.d file not copied", "driver", k.Driver.Name, "err", err)
 		}
 	}

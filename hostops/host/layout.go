@@ -51,6 +51,11 @@ func (l Layout) confPath(driver string) string {
 	return path.Join(dir, "fitout-"+driver+".conf")
 }
 
+// bootModprobe is where the boot stage copies them to.
+const bootModprobe = "/run/modprobe.d"
+
+func bootConf(driver string) string { return path.Join(bootModprobe, "fitout-"+driver+".conf") }
+
 // hookPath is the driver's hook file in /oem. Names sort after 90_custom.yaml,
 // and the upgrade owns 91_, 92_ and 99_.
 func (l Layout) hookPath(driver string) string {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,42 @@ func TestRemoveOfTheLastDriverLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// Directories that fitout had to make go with what it put there: also when a
+// boot has happened in between, and when the drivers leave in either order.
+func TestDirectoriesThatWereMadeGoWithTheLastDriver(t *testing.T) {
+	for name, files := range everyKeeper() {
+		for _, order := range [][]string{{"intel-e100", "other"}, {"other", "intel-e100"}} {
+			t.Run(name+" without "+order[1]+" last", func(t *testing.T) {
+				n := node(t, hosts.Merge(files, card("")))
+				for _, dir := range []string{"/etc/modprobe.d", "/etc/systemd", "/etc/kernel", "/etc/yum.repos.d"} {
+					require.NoError(t, n.RemoveAll(dir))
+				}
+				f := family(t, n)
+				stateOf(t, n, f)
+				before := settled(t, n)
+				for _, d := range []Driver{e100(t, n, kernelA), dummy(t, n, "other", kernelA)} {
+					apply(t, n, mustPersist(t, f, d))
+				}
+				_, _ = boot(t, n)
+				for i, driver := range order {
+					actions, err := f.Remove(driver, i == 1)
+					require.NoError(t, err)
+					apply(t, n, actions)
+				}
+				require.Equal(t, before, settled(t, n))
+			})
+		}
+	}
+}
+
+// settled is a node's fingerprint without the simulated kernel's own files.
+func settled(t *testing.T, n *hostops.Node) []string {
+	t.Helper()
+	return slices.DeleteFunc(fingerprint(t, n), func(line string) bool {
+		return strings.HasPrefix(line, "/sys") || strings.HasPrefix(line, "/proc")
+	})
+}
+
 func TestUndoAfterEveryStepRestoresTheNode(t *testing.T) {
 	for name, files := range everyKeeper() {
 		t.Run(name, func(t *testing.T) {
@@ -105,21 +142,24 @@ func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
 }
 
 func TestUndoOfRemoveBringsTheDriverBack(t *testing.T) {
-	n := node(t, hosts.Debian())
-	f := family(t, n)
-	state := stateOf(t, n, f)
-	d := e100(t, n, kernelA)
-	actions, err := f.Persist(d, "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
-	before := fingerprint(t, n)
-	actions, err = f.Remove("intel-e100", true)
-	require.NoError(t, err)
-	done := apply(t, n, actions[:1])
-	require.NotEqual(t, before, fingerprint(t, n))
-	undo(t, n, done)
-	require.Equal(t, before, fingerprint(t, n))
-	require.NoError(t, Covered(n, state, d, kernelA))
+	for name, files := range everyKeeper() {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, hosts.Merge(files, card("")))
+			f := family(t, n)
+			state := stateOf(t, n, f)
+			d := e100(t, n, kernelA)
+			apply(t, n, mustPersist(t, f, d))
+			_, _ = boot(t, n)
+			before := fingerprint(t, n)
+			actions, err := f.Remove("intel-e100", true)
+			require.NoError(t, err)
+			done := apply(t, n, actions[:1])
+			require.NotEqual(t, before, fingerprint(t, n))
+			undo(t, n, done)
+			require.Equal(t, before, fingerprint(t, n))
+			require.NoError(t, Covered(n, state, d, kernelA))
+		})
+	}
 }
 
 func TestFileChangedSinceIsLeftAndReported(t *testing.T) {
