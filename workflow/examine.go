@@ -154,7 +154,11 @@ func (e *Engine) judge(s *Survey, kernel host.Kernel, q question, inv *image.Inv
 	} else {
 		in.Expected = &policy
 	}
-	return judge.Judge(in)
+	out := judge.Judge(in)
+	if in.Policy != nil && !e.Node.Exists(kernel.Dir) {
+		out.Findings = append(out.Findings, finding.New("modules-gone", kernel.Release)) // why nothing is sure
+	}
+	return out
 }
 
 func parameters(q question) map[string][]string {

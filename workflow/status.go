@@ -35,6 +35,8 @@ type Status struct {
 	// Lacks is what an OS image that waits for the next boot lacks, by looking
 	// into it.
 	Lacks []host.Lack `json:"lacks,omitempty"`
+	// Leftover is what an upgrade that was cut short has left, "" for nothing.
+	Leftover string `json:"leftover,omitempty"`
 }
 
 // DriverStatus is one installed driver against the node as it is.
@@ -117,6 +119,9 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	st.Store, _ = e.Store()
 	armed, blocked := host.GateState(e.Node, facts)
 	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
+	if err := host.UpgradeLeftover(e.Node); err != nil {
+		st.Leftover = err.Error()
+	}
 	if host.ImageWaiting(e.Node, blocked...) {
 		st.RebootNeeded = true
 		st.Why = append(st.Why, "the next boot starts another OS image than the one that runs")
@@ -316,6 +321,9 @@ func yesNo(b bool) string {
 // last upgrade could not do its work.
 func (s *Status) upgradeText() []string {
 	var out []string
+	if s.Leftover != "" {
+		out = append(out, "", "LEFT OVER: "+s.Leftover)
+	}
 	for _, l := range s.Lacks {
 		if l.Kept {
 			out = append(out, "", fmt.Sprintf("The new OS image lacks %s for kernel %s (%s); it will be loaded at boot from the kept tree", l.Driver, l.Kernel, l.Reason))

@@ -74,14 +74,15 @@ func (r GateResult) record(ctx context.Context, n *hostops.Node, state string) {
 }
 
 // forgetBlocked drops, at boot, the refusals made under another kernel: the node
-// has gone on, and whatever is tried from now on is judged anew.
-func forgetBlocked(n *hostops.Node, state string) {
-	for _, b := range ReadBlocked(n, state) {
-		if b.Running != "" && b.Running != n.Kernel.Release() {
-			_ = n.Remove(blockedPath(state, b.Kernel))
+// has gone on, and whatever is tried from now on is judged anew. An OS image that
+// does not wait for the next boot any more is nobody's concern either.
+func forgetBlocked(n *hostops.Node, l Layout) {
+	for _, b := range ReadBlocked(n, l.State) {
+		if b.Running != "" && b.Running != n.Kernel.Release() || l.OEM != "" && !ImageWaiting(n) {
+			_ = n.Remove(blockedPath(l.State, b.Kernel))
 		}
 	}
-	pruneDirs(n, path.Join(state, "blocked"), state)
+	pruneDirs(n, path.Join(l.State, "blocked"), l.State)
 }
 
 // ClearBlocked drops the refusals whose obstacle is gone: the kernel has its

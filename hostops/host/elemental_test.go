@@ -14,9 +14,6 @@ import (
 	"fitout/testdata/hosts"
 )
 
-// form2 is toolkit v2.
-func form2() elemental.Form { return elemental.Forms()[0] }
-
 // persisted keeps drivers on a node whose installed program is this test's own,
 // so that the hook's command runs what fitout runs.
 func persisted(t *testing.T, n *hostops.Node, where string, drivers ...Driver) (Family, string) {
@@ -102,67 +99,88 @@ func TestUpgradeHookThatMissesABuildSaysSoItself(t *testing.T) {
 }
 
 func TestUpgradeGoesOnWhenTheAnswersSaySo(t *testing.T) {
-	n := node(t, hosts.Elemental2())
-	d := e100(t, n, kernelA)
-	d.OnMissing = "continue"
-	_, state := persisted(t, n, "auto", d)
-	root := elemental.NewRoot(t, kernelC)
-	copyLibs(t, root)
-	exit, out := form2().Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
-	require.Zero(t, exit, out)
-	r, err := ReadUpgrade(n, state, "intel-e100")
-	require.NoError(t, err)
-	require.Equal(t, "missing", r.Kernels[0].Verdict, "loudly")
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			d := e100(t, n, kernelA)
+			d.OnMissing = "continue"
+			_, state := persisted(t, n, "auto", d)
+			root := elemental.NewRoot(t, kernelC)
+			copyLibs(t, root)
+			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
+			require.Zero(t, exit, out)
+			r, err := ReadUpgrade(n, state, "intel-e100")
+			require.NoError(t, err)
+			require.Equal(t, "missing", r.Kernels[0].Verdict, "loudly")
+		})
+	}
 }
 
 func TestReinstallAndResetBringTheDriverToo(t *testing.T) {
-	n := node(t, hosts.Elemental2())
-	persisted(t, n, "os-image", e100(t, n, kernelB))
-	for _, stage := range []string{"after-install-chroot", "after-reset-chroot"} {
-		root := elemental.NewRoot(t, kernelB)
-		copyLibs(t, root)
-		exit, out := form2().Upgrade(t, n.Root, root, stage, true)
-		require.Zero(t, exit, out)
-		require.FileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			persisted(t, n, "os-image", e100(t, n, kernelB))
+			for _, stage := range []string{"after-install-chroot", "after-reset-chroot"} {
+				root := elemental.NewRoot(t, kernelB)
+				copyLibs(t, root)
+				exit, out := form.Upgrade(t, n.Root, root, stage, true)
+				require.Zero(t, exit, out)
+				require.FileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
+			}
+		})
 	}
 }
 
 func TestPayloadOutOfReachFailsTheHookLoudly(t *testing.T) {
-	n := node(t, hosts.Elemental2())
-	persisted(t, n, "auto", e100(t, n, kernelB))
-	root := elemental.NewRoot(t, kernelB)
-	lost := form2()
-	lost.Seen = "/somewhere/else"
-	exit, out := lost.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
-	require.NotZero(t, exit, out)
-	require.NoFileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			persisted(t, n, "auto", e100(t, n, kernelB))
+			root := elemental.NewRoot(t, kernelB)
+			lost := form
+			lost.Seen = "/somewhere/else"
+			exit, out := lost.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
+			require.NotZero(t, exit, out)
+			require.NoFileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
+		})
+	}
 }
 
 func TestSideTreeDriverIsOnlyCheckedInTheChroot(t *testing.T) {
-	n := node(t, hosts.Elemental2())
-	_, state := persisted(t, n, "side-tree", e100(t, n, kernelB))
-	root := elemental.NewRoot(t, kernelB)
-	copyLibs(t, root)
-	exit, out := form2().Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
-	require.Zero(t, exit, out)
-	require.NoDirExists(t, root+"/lib/modules/"+kernelB+"/updates")
-	r, err := ReadUpgrade(n, state, "intel-e100")
-	require.NoError(t, err)
-	require.Equal(t, "in-tree-dir", r.Kernels[0].Verdict)
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			_, state := persisted(t, n, "side-tree", e100(t, n, kernelB))
+			root := elemental.NewRoot(t, kernelB)
+			copyLibs(t, root)
+			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
+			require.Zero(t, exit, out)
+			require.NoDirExists(t, root+"/lib/modules/"+kernelB+"/updates")
+			r, err := ReadUpgrade(n, state, "intel-e100")
+			require.NoError(t, err)
+			require.Equal(t, "in-tree-dir", r.Kernels[0].Verdict)
+		})
+	}
 }
 
 func TestBootStageGivesModprobeItsFileBeforeColdplug(t *testing.T) {
-	n := node(t, hosts.Elemental2())
-	persisted(t, n, "auto", e100(t, n, kernelA))
-	root := elemental.NewRoot(t, kernelA)
-	for _, tool := range []string{"/bin/cp", "/bin/mkdir"} {
-		elemental.CopyProgram(t, root, tool, tool)
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			persisted(t, n, "auto", e100(t, n, kernelA))
+			root := elemental.NewRoot(t, kernelA)
+			for _, tool := range []string{"/bin/cp", "/bin/mkdir"} {
+				elemental.CopyProgram(t, root, tool, tool)
+			}
+			form.Seen = form.State // no chroot at boot
+			exit, out := form.Upgrade(t, n.Root, root, "initramfs", true)
+			require.Zero(t, exit, out)
+			conf, err := os.ReadFile(root + "/run/modprobe.d/fitout-intel-e100.conf")
+			require.NoError(t, err)
+			require.Contains(t, string(conf), "alias pci:v00008086d00001229sv")
+		})
 	}
-	exit, out := form2().Upgrade(t, n.Root, root, "initramfs", true)
-	require.Zero(t, exit, out)
-	conf, err := os.ReadFile(root + "/run/modprobe.d/fitout-intel-e100.conf")
-	require.NoError(t, err)
-	require.Contains(t, string(conf), "alias pci:v00008086d00001229sv")
 }
 
 func TestBrokenNeighbourStopsTheWriteOnlyWhereItDisablesAll(t *testing.T) {
@@ -326,20 +344,23 @@ func TestBrokenNeighbourThatComesLaterDisablesAllOfV1(t *testing.T) {
 }
 
 func TestPowerCutInTheHookIsMadeGoodByTheNextRun(t *testing.T) {
-	form := form2()
-	n := node(t, form.Files)
-	persisted(t, n, "auto", e100(t, n, kernelB))
-	root := elemental.NewRoot(t, kernelB)
-	copyLibs(t, root)
-	// What a cut leaves: half a module under a temporary name, an empty index.
-	half := root + "/lib/modules/" + kernelB + "/updates/fitout/intel-e100"
-	require.NoError(t, os.MkdirAll(half, 0o755))
-	require.NoError(t, os.WriteFile(half+"/.fitout-1.tmp", []byte("\x7fELF"), 0o644))
-	require.NoError(t, os.WriteFile(half+"/e100.ko", nil, 0o644))
-	require.NoError(t, os.WriteFile(root+"/lib/modules/"+kernelB+"/modules.dep", nil, 0o644))
-	exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
-	require.Zero(t, exit, out)
-	dep, err := os.ReadFile(root + "/lib/modules/" + kernelB + "/modules.dep")
-	require.NoError(t, err)
-	require.Contains(t, string(dep), "updates/fitout/intel-e100/e100.ko: updates/fitout/intel-e100/mii.ko")
+	for _, form := range elemental.Forms() {
+		t.Run(form.Name, func(t *testing.T) {
+			n := node(t, form.Files)
+			persisted(t, n, "auto", e100(t, n, kernelB))
+			root := elemental.NewRoot(t, kernelB)
+			copyLibs(t, root)
+			// What a cut leaves: half a module under a temporary name, an empty index.
+			half := root + "/lib/modules/" + kernelB + "/updates/fitout/intel-e100"
+			require.NoError(t, os.MkdirAll(half, 0o755))
+			require.NoError(t, os.WriteFile(half+"/.fitout-1.tmp", []byte("\x7fELF"), 0o644))
+			require.NoError(t, os.WriteFile(half+"/e100.ko", nil, 0o644))
+			require.NoError(t, os.WriteFile(root+"/lib/modules/"+kernelB+"/modules.dep", nil, 0o644))
+			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
+			require.Zero(t, exit, out)
+			dep, err := os.ReadFile(root + "/lib/modules/" + kernelB + "/modules.dep")
+			require.NoError(t, err)
+			require.Contains(t, string(dep), "updates/fitout/intel-e100/e100.ko: updates/fitout/intel-e100/mii.ko")
+		})
+	}
 }

@@ -124,6 +124,10 @@ func setLabel(n *hostops.Node, real, label string) error {
 	if label == "" || n.Simulated() || !n.Exists("/sys/fs/selinux/enforce") {
 		return nil
 	}
+	return relabel(real, label)
+}
+
+func relabel(real, label string) error {
 	if err := unix.Lsetxattr(real, "security.selinux", []byte(label+"\x00"), 0); err != nil {
 		return fmt.Errorf("labelling it %s: %w", label, err)
 	}

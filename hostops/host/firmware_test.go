@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,29 @@ func TestRemovalKeepsFirmwareThatAnotherDriverShares(t *testing.T) {
 	require.NoError(t, err)
 	apply(t, n, actions)
 	require.False(t, n.Exists("/var/lib/fitout/firmware"))
+}
+
+// The host's own files of the same names are neither overwritten nor removed; a
+// file that somebody changed since is left and named.
+func TestRemovalLeavesFirmwareThatIsNotOurs(t *testing.T) {
+	theirs := hosts.Files{"/lib/firmware/e100/d101m_ucode.bin": "theirs", "/lib/firmware/e100/old.bin": "old"}
+	n := node(t, hosts.Debian(), theirs)
+	f := family(t, n)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA)))
+	changed := "/var/lib/fitout/firmware/e100/d101m_ucode.bin"
+	require.NoError(t, n.WriteFile(changed, []byte("mine now"), 0o644))
+	out := &lines{}
+	for _, a := range remove(t, f, "intel-e100") {
+		require.NoError(t, a.Prepare(context.Background(), n))
+		require.NoError(t, a.Do(context.Background(), n, out))
+	}
+	require.Contains(t, strings.Join(out.text, "\n"), changed)
+	require.True(t, n.Exists(changed))
+	for p, content := range theirs {
+		got, err := n.ReadString(p)
+		require.NoError(t, err)
+		require.Equal(t, content, got)
+	}
 }
 
 func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {

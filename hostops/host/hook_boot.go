@@ -91,7 +91,7 @@ func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, erro
 	if err := writeRecord(n, bootPath(l.State), r); err != nil {
 		bad = append(bad, err.Error())
 	}
-	forgetBlocked(n, l.State)
+	forgetBlocked(n, l)
 	ClearBlocked(n, l.State)
 	holdAtBoot(ctx, n, l)
 	if len(bad) > 0 {

@@ -38,6 +38,16 @@ func knownSnapshots(n *hostops.Node) error {
 	return nil
 }
 
+// UpgradeLeftover names what an upgrade that was cut short has left among the
+// OS images of toolkit v2, and what the next one would do with it; nil for
+// nothing, and where there are no such images.
+func UpgradeLeftover(n *hostops.Node) error {
+	if _, err := n.Readlink(images2 + "/active"); err != nil {
+		return nil
+	}
+	return knownSnapshots(n)
+}
+
 // imageHas says whether an image has a driver's build for a release, each
 // module with the digest that was recorded. It reads the image without mounting
 // it.

@@ -20,7 +20,7 @@ import (
 
 // Limits of the machine's own doings. They are generous: the host may be busy.
 const (
-	bootLimit = 3 * time.Minute
+	bootLimit = 8 * time.Minute
 	runLimit  = 3 * time.Minute
 	stopLimit = time.Minute
 	// rebootLimit is for the way down of a whole system with its services.
