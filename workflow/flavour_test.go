@@ -74,6 +74,7 @@ func TestTwoFlavoursOfOneImageDoNotShareAStoreDirectory(t *testing.T) {
 	require.Equal(t, st.Images[0].Digest, st.Images[1].Digest)
 	inv := x.Inventories[nodes.Release]
 	second := &run.RecordDriver{StateDir: e.StateDir(), Record: run.Record{Driver: plan.Driver{Name: "proprietary", Digest: inv.Digest, Place: inv.Want().Place()}}}
+	require.NoError(t, second.Prepare(t.Context(), e.Node))
 	require.NoError(t, second.Do(t.Context(), e.Node, host.Quiet{}))
 	pl, err := e.PlanRemove(t.Context(), "open")
 	require.NoError(t, err)
