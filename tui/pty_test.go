@@ -46,6 +46,32 @@ func TestSizeOfNothingShowsAWholeScreen(t *testing.T) {
 	c.ends(11)
 }
 
+// Keys come from a terminal of 160 columns, the screen is drawn on one of 80.
+func TestNoLineIsWiderThanTheTerminalDrawnOn(t *testing.T) {
+	t.Parallel()
+	keys, wide, err := pty.Open()
+	require.NoError(t, err)
+	defer keys.Close()
+	defer wide.Close()
+	require.NoError(t, pty.Setsize(wide, &pty.Winsize{Rows: 50, Cols: 160}))
+	c := open(t, start{mode: "wizard", w: 80, h: 24, stdin: wide, env: []string{"COLUMNS=160", "LINES=50"}})
+	c.vt.Resize(160, 50) // what is drawn too wide is seen as such
+	for _, page := range []struct{ key, shows string }{{"", "NVIDIA H100"}, {"n", "3/7 Image"}} {
+		time.Sleep(350 * time.Millisecond)
+		_, err := keys.WriteString(page.key)
+		require.NoError(t, err)
+		c.sees(page.shows)
+		lines := strings.Split(strings.TrimRight(c.screen(), " \n"), "\n")
+		require.LessOrEqual(t, len(lines), 24)
+		for _, l := range lines {
+			require.LessOrEqual(t, len([]rune(strings.TrimRight(l, " "))), 80, l)
+		}
+	}
+	_, err = keys.WriteString("\x03")
+	require.NoError(t, err)
+	c.ends(11)
+}
+
 func countHigh(s string) int {
 	n := 0
 	for i := 0; i < len(s); i++ {

@@ -1,14 +1,21 @@
 package workflow_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
 	"fitout/catalog"
@@ -45,7 +52,7 @@ func keptFrom(t *testing.T, addr string, r *images.Registry) *workflow.Engine {
 }
 
 // publish puts an image with e100 for one kernel into the registry.
-func publish(t *testing.T, r *images.Registry, release string) {
+func publish(t *testing.T, r *images.Registry, release string, more ...v1.Layer) {
 	t.Helper()
 	dir := strings.TrimSuffix(strings.TrimPrefix(driverImage(t, nodes.Release, release, "e100"), "oci:"), ":1")
 	index, err := layout.ImageIndexFromPath(dir)
@@ -53,6 +60,8 @@ func publish(t *testing.T, r *images.Registry, release string) {
 	manifest, err := index.IndexManifest()
 	require.NoError(t, err)
 	img, err := index.Image(manifest.Manifests[0].Digest)
+	require.NoError(t, err)
+	img, err = mutate.AppendLayers(img, more...)
 	require.NoError(t, err)
 	require.NoError(t, r.Push(img, "drivers/e100:"+release))
 }
@@ -98,6 +107,42 @@ func TestGateFetchesTheBuildForTheNewKernelFromTheRegistry(t *testing.T) {
 	st, err := e.Store()
 	require.NoError(t, err)
 	require.Len(t, st.Images, 2, "both builds are kept, so both images are needed")
+}
+
+// The terms changed with the new build: the upgrade is held with that reason, and
+// nobody is asked at that moment. Once a person has accepted them it goes on.
+func TestGateTakesNoBuildUnderTermsThatNobodyAccepted(t *testing.T) {
+	r, err := images.Serve()
+	require.NoError(t, err)
+	defer r.Close()
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r.Addr, r)
+	keep(t, e)
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	other := []byte("You may use this driver on Mondays.\n")
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "licenses/LICENSE", Mode: 0o644, Size: int64(len(other)), Typeflag: tar.TypeReg}))
+	_, err = w.Write(other)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	terms, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	require.NoError(t, err)
+	publish(t, r, newer, terms)
+
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(other))
+	var out bytes.Buffer
+	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
+	require.Contains(t, out.String(), "the licence gpl ("+digest+") has another text than the one that was accepted")
+	require.Error(t, host.Covered(e.Node, e.StateDir(), host.Driver{Name: "e100-image", Load: []string{"e100"}}, newer))
+	_, blocked := host.GateState(e.Node, host.Detect(e.Node).Facts())
+	require.Len(t, blocked, 1)
+	require.Contains(t, blocked[0].Reason, "has another text than the one that was accepted")
+
+	accepted, err := json.Marshal([]answers.Licence{{ID: "gpl", Digest: digest, Accepted: true, By: "ops@example.com"}})
+	require.NoError(t, err)
+	require.NoError(t, e.Node.WriteFile(e.StateDir()+"/licences.json", accepted, 0o600))
+	out.Reset()
+	require.NoError(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), out.String())
 }
 
 func TestGateRefusesWithoutTheRegistryAndSaysSo(t *testing.T) {

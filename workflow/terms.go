@@ -18,13 +18,13 @@ import (
 // terms makes the function that says why a text stops a run: neither the
 // answers nor a person on this node before have accepted it.
 func (e *Engine) terms(s *Survey, a *answers.Answers) func(Licence) error {
-	recorded := run.AcceptedLicences(e.Node, s.Host.StateDir)
+	recorded, known := run.AcceptedLicences(e.Node, s.Host.StateDir), e.knownLicences(s, a)
 	return func(l Licence) error {
 		if recorded[l.Digest] || slices.ContainsFunc(a.Licences, func(x answers.Licence) bool { return x.Accepted && x.Digest == l.Digest }) {
 			return nil
 		}
 		what := "is not accepted"
-		if slices.ContainsFunc(a.Licences, func(x answers.Licence) bool { return x.ID == l.ID }) {
+		if known[l.ID] {
 			what = "has another text than the one that was accepted"
 		}
 		return stopf(ExitPerson, "licence-not-accepted",
