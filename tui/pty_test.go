@@ -4,11 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/hinshun/vt10x"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -55,21 +57,23 @@ func TestNoLineIsWiderThanTheTerminalDrawnOn(t *testing.T) {
 	defer wide.Close()
 	require.NoError(t, pty.Setsize(wide, &pty.Winsize{Rows: 50, Cols: 160}))
 	c := open(t, start{mode: "wizard", w: 80, h: 24, stdin: wide, env: []string{"COLUMNS=160", "LINES=50"}})
-	c.vt.Resize(160, 50) // what is drawn too wide is seen as such
-	for _, page := range []struct{ key, shows string }{{"", "NVIDIA H100"}, {"n", "3/7 Image"}} {
+	for _, page := range []struct{ key, shows string }{{"", "NVIDIA H100"}, {"n", "3/7 Image"}, {"\x03", ""}} {
 		time.Sleep(350 * time.Millisecond)
 		_, err := keys.WriteString(page.key)
 		require.NoError(t, err)
 		c.sees(page.shows)
-		lines := strings.Split(strings.TrimRight(c.screen(), " \n"), "\n")
+	}
+	c.ends(11)
+	drawn := vt10x.New(vt10x.WithSize(160, 50)) // what is too wide, at any moment, is seen as such
+	for chunk := range slices.Chunk([]byte(c.output()), 32) {
+		_, err := drawn.Write(chunk)
+		require.NoError(t, err)
+		lines := strings.Split(strings.TrimRight(drawn.String(), " \n"), "\n")
 		require.LessOrEqual(t, len(lines), 24)
 		for _, l := range lines {
 			require.LessOrEqual(t, len([]rune(strings.TrimRight(l, " "))), 80, l)
 		}
 	}
-	_, err = keys.WriteString("\x03")
-	require.NoError(t, err)
-	c.ends(11)
 }
 
 func countHigh(s string) int {
