@@ -21,6 +21,7 @@ func (b *builder) keep(c choice, d *plan.Driver) error {
 		Name: d.Name, Version: d.Version, Digest: d.Digest, Builds: map[string]host.Build{},
 		Load: d.Modules, Parameters: d.Params, Aliases: map[string][]string{},
 		Replaces: c.examined.Driver.Replaces, OnMissing: d.OnMissing, Devices: d.DeviceIDs,
+		AllowUnsupported: slices.ContainsFunc(c.examined.Judgements, func(j judge.Judgement) bool { return slices.Contains(j.Risks, "unsupported-module") }),
 	}
 	for _, j := range c.examined.Judgements {
 		if inv := c.examined.Inventories[j.Release]; inv != nil && usable(j.Verdict) {

@@ -84,6 +84,9 @@ type Driver struct {
 	// SoftPre and SoftPost are soft dependencies per module, as far as they are
 	// known before the files are on the node; what the files say is added.
 	SoftPre, SoftPost map[string][]string `json:",omitempty"`
+	// AllowUnsupported makes a modprobe that loads only what the distribution
+	// supports (SUSE's) load everything, as long as the driver is kept.
+	AllowUnsupported bool `json:",omitempty"`
 	// Early says that it is needed before the real root's first services (a
 	// disk, the boot network): loaded in the earliest stage that can.
 	Early bool `json:",omitempty"`

@@ -25,6 +25,9 @@ type modinfo struct {
 func confText(l Layout, d Driver, m modinfo) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made by fitout for driver %s %s. `fitout remove %s` takes it away.\n", d.Name, d.Version, d.Name)
+	if d.AllowUnsupported {
+		b.WriteString("allow_unsupported_modules 1\n") // the last such line counts
+	}
 	load := ownModules(d)
 	for _, mod := range load {
 		for _, a := range sortedUnique(m.aliases[mod]) {

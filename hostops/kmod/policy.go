@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,11 +124,12 @@ func KernelBlacklist(n *hostops.Node, name string) bool {
 // allowUnsupported reads SUSE's policy: the line "allow_unsupported_modules 0|1"
 // of modprobe.d and, with precedence, the boot argument that SUSE's kmod reads
 // (kmod package, 0009-libkmod-Implement-filtering-of-unsupported-modules). Hosts
-// that say nothing about it have no such policy.
+// that say nothing about it have no such policy. What fitout's own files say is
+// no policy of the host: it goes with the driver it was written for.
 func allowUnsupported(n *hostops.Node, cmdline string) *bool {
 	var found *bool
 	for _, line := range ModprobeConfig(n) {
-		if line.Words[0] == "allow_unsupported_modules" {
+		if line.Words[0] == "allow_unsupported_modules" && !strings.HasPrefix(path.Base(line.File), "fitout-") {
 			allow := line.Words[1] == "1"
 			found = &allow
 		}

@@ -68,6 +68,11 @@ func TestSUSEPolicyForUnsupportedModules(t *testing.T) {
 	// A file of the same name in /etc replaces it.
 	put(t, n, "/etc/modprobe.d/10-unsupported-modules.conf", "allow_unsupported_modules 1\n")
 	require.True(t, *kmod.ReadPolicy(n).AllowUnsupported)
+	// What fitout wrote for a driver is not the host's policy.
+	put(t, n, "/etc/modprobe.d/10-unsupported-modules.conf", "allow_unsupported_modules 0\n")
+	put(t, n, "/etc/modprobe.d/fitout-x.conf", "allow_unsupported_modules 1\n")
+	require.False(t, *kmod.ReadPolicy(n).AllowUnsupported)
+	put(t, n, "/etc/modprobe.d/10-unsupported-modules.conf", "allow_unsupported_modules 1\n")
 	put(t, n, "/proc/cmdline", "quiet allow_unsupported_modules=0")
 	require.False(t, *kmod.ReadPolicy(n).AllowUnsupported)
 }

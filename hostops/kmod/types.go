@@ -130,8 +130,9 @@ func (r *Refusal) Error() string {
 	return s
 }
 
-// Hung says that the kernel is left in a state that only a reboot clears.
-func (r *Refusal) Hung() bool { return r.Code == "init-hung" || r.Code == "init-crashed" }
+// Hung says that the call has not come back, and holds in the kernel what only a
+// reboot gives back.
+func (r *Refusal) Hung() bool { return r.Code == "init-hung" }
 
 func (r *Refusal) Unwrap() error { return r.Err }
 

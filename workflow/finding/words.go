@@ -105,7 +105,7 @@ var Risks = []RiskEntry{
 	{"plain-http", "The image comes over a connection that anybody in between can change; its digest is recorded all the same."},
 	{"session-network", "The network device under your very session loses its driver for a moment; the run goes on without the session."},
 	{"unsigned-module", "The kernel loads a module whose signature it cannot check, and marks itself as tainted."},
-	{"unsupported-module", "The distribution does not support this module; its support may ask to remove it first."},
+	{"unsupported-module", "The distribution does not support this module, and may ask to remove it first; modprobe is told to load such ones while the driver is kept."},
 	{"unsure-verdict", "Not everything could be checked from files; the kernel may refuse the module when it is loaded."},
 	{"unverified-entry", "The catalog's authors could not try this entry against the registry it names."},
 }

@@ -17,6 +17,10 @@ import (
 // errHung is a call that came back neither by itself nor when it was told to.
 var errHung = errors.New("it does not come back")
 
+// leftInKernel is the error of an action that gave a call up itself; Hung says
+// that the call is inside the kernel still.
+type leftInKernel interface{ Hung() bool }
+
 // panicError is a bug in an action's code.
 type panicError struct {
 	value any

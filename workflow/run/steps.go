@@ -115,6 +115,9 @@ func (r *runner) do(ctx context.Context, i int, a hostops.Action, limit time.Dur
 		err = call(ctx, limit, r.o.Grace, r.stop.asked, func(ctx context.Context) error { return a.Do(ctx, r.n, out) })
 		out.shut.Store(true)
 	}
+	if inKernel := (leftInKernel)(nil); errors.As(err, &inKernel) && inKernel.Hung() {
+		err = fmt.Errorf("%w: %w", errHung, err)
+	}
 	if errors.Is(err, errHung) || errors.Is(err, errRestarting) {
 		return err
 	}
