@@ -32,6 +32,14 @@ type Action interface {
 	Undo(ctx context.Context, n *Node, out Sink) error
 }
 
+// Aftercare is an action that what was done before it does not hang on. When it
+// fails, nothing is undone: the run ends as done, and says what is left to do.
+type Aftercare interface {
+	Action
+	// ByHand says what a person has to do in its place, with the command.
+	ByHand() string
+}
+
 // Description is an action in words, exact enough to be done by hand.
 type Description struct {
 	// Title is a few words ("load e1000e").

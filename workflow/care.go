@@ -121,7 +121,7 @@ func (b *builder) maintenance() {
 	if b.a.Maintenance == "enter" && m.MayEnter && m.CannotEnter == "" {
 		enter := plan.Step{ID: "enter", Action: &node.EnterMaintenance{Cluster: m.Cluster, Node: m.Node, DrainLimit: drainLimit, Workloads: m.Workloads}}
 		b.plan.Steps = append([]plan.Step{enter}, b.plan.Steps...)
-		b.add("leave", &node.LeaveMaintenance{Cluster: m.Cluster, Node: m.Node})
+		b.add("leave", &node.LeaveMaintenance{Cluster: m.Cluster, Node: m.Node, Commands: m.Leave})
 		return
 	}
 	f := finding.New("not-in-maintenance", m.Why).With(m.Evidence...)

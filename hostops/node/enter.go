@@ -194,7 +194,21 @@ func (e *EnterMaintenance) Undo(ctx context.Context, n *hostops.Node, out hostop
 
 // LeaveMaintenance is the action that puts the node back in service at the end
 // of a run, if fitout took it out.
-type LeaveMaintenance struct{ Cluster, Node string }
+type LeaveMaintenance struct {
+	Cluster, Node string
+	// Commands are what a person would give.
+	Commands []string
+}
+
+// ByHand implements hostops.Aftercare: a cluster that does not answer is no
+// reason to take a good driver away.
+func (l *LeaveMaintenance) ByHand() string {
+	commands := l.Commands
+	if len(commands) == 0 {
+		commands = []string{"kubectl uncordon " + l.Node}
+	}
+	return "put " + l.Node + " back in service: " + strings.Join(commands, "; ")
+}
 
 // Kind implements hostops.Action.
 func (*LeaveMaintenance) Kind() string { return "leave-maintenance" }

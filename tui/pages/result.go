@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -105,6 +106,9 @@ func (r *Result) Text(w int) []string {
 	if len(r.sum.Devices) > 0 {
 		lines = append(lines, "")
 	}
+	if r.sum.Failed >= 0 && r.sum.Outcome == journal.OutcomeDone {
+		lines = append(append(lines, paragraph(w, 8, "WARNING", r.sum.Message)...), "")
+	}
 	lines = append(lines, labelled(w, 15, r.after()...)...)
 	lines = append(lines, "")
 	if r.Saved != "" {
@@ -139,10 +143,11 @@ func (r *Result) after() []string {
 	if r.plan == nil || r.sum.Outcome == journal.OutcomeRolledBack {
 		return nil
 	}
+	restarted := slices.ContainsFunc(r.plan.Steps, func(s plan.Step) bool { return s.Action.Kind() == "reboot" })
 	var now, boot, upgrade []string
 	for _, d := range r.plan.Drivers {
 		when := string(d.When)
-		now = append(now, says(d.Name, strings.Contains(when, "load-now"), "yes", "no, only from the next boot on"))
+		now = append(now, says(d.Name, strings.Contains(when, "load-now") || restarted, "yes", "no, only from the next boot on"))
 		kept := strings.Contains(when, "persist") || strings.Contains(when, "at-boot")
 		boot = append(boot, says(d.Name, kept, "yes"+nextBoot(d), "no, gone after a reboot"))
 		gate := r.gate(d)
@@ -150,7 +155,9 @@ func (r *Result) after() []string {
 	}
 	reboot := "no"
 	for _, d := range r.plan.Drivers {
-		if d.When == answers.Persist || d.When == answers.AtBoot {
+		if restarted {
+			reboot = "no, the run has restarted the node"
+		} else if d.When == answers.Persist || d.When == answers.AtBoot {
 			reboot = "yes, to load what was kept"
 		}
 	}

@@ -63,6 +63,7 @@ func self(n *hostops.Node) []string {
 
 var kinds = plan.Kinds{
 	"change-file": func() hostops.Action { return &change{} },
+	"aftercare":   func() hostops.Action { return &aftercare{} },
 	"reboot":      func() hostops.Action { return &run.Reboot{} },
 	"measure":     func() hostops.Action { return &measure{} },
 }
@@ -138,6 +139,12 @@ func (c *change) strike(ctx context.Context, n *hostops.Node, method string, out
 	}
 	return nil
 }
+
+// aftercare is a change that what was done before does not hang on.
+type aftercare struct{ change }
+
+func (*aftercare) Kind() string   { return "aftercare" }
+func (*aftercare) ByHand() string { return "put node-17 back in service: kubectl uncordon node-17" }
 
 // fillDisk takes every byte that is left, as another program would.
 func fillDisk(n *hostops.Node) error {

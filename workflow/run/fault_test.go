@@ -111,6 +111,28 @@ func limitEach(p *plan.Plan, d time.Duration) {
 	}
 }
 
+// A cluster that does not answer, or not in time, takes no good driver away.
+func TestAftercareThatFailsUndoesNothingAndSaysWhatIsLeft(t *testing.T) {
+	for _, order := range []string{"done fail", "prepare fail", "do fail", "do lie", "do slow"} {
+		t.Run(order, func(t *testing.T) {
+			n, p := node(t)
+			p.Steps = append(p.Steps, plan.Step{ID: "leave", Action: &aftercare{change{Path: "/etc/leave", Content: "left", Limit: time.Second}}})
+			fault(t, n, "leave", order)
+			dir := prepareRun(t, n, p, firstRun)
+			require.Equal(t, 0, execute(n, dir, journal.ModeRun))
+			s := summary(t, n, dir)
+			require.Equal(t, journal.OutcomeDone, s.Outcome)
+			require.Equal(t, []journal.State{journal.OK, journal.Skipped, journal.OK, journal.OK, journal.Failed}, states(s))
+			require.Contains(t, s.Message, "kubectl uncordon node-17")
+			require.True(t, n.Exists("/tmpfs/loaded"))
+
+			require.NoError(t, n.RemoveAll("/faults"))
+			require.Equal(t, 0, execute(n, dir, journal.ModeRollback))
+			require.False(t, n.Exists("/tmpfs/loaded"))
+		})
+	}
+}
+
 func TestUndoThatFailsIsNamedAndDoesNotKeepOthersFromIt(t *testing.T) {
 	for _, how := range []string{"fail", "panic"} {
 		t.Run(how, func(t *testing.T) {

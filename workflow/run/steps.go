@@ -12,8 +12,10 @@ import (
 	"fitout/workflow/journal"
 )
 
-// run does what is not done yet, and undoes everything when something fails.
+// run does what is not done yet, and undoes everything when something fails that
+// the change hangs on.
 func (r *runner) run(ctx context.Context) int {
+	said := fmt.Sprintf("all %d steps are done", len(r.actions))
 	for i := range r.actions {
 		if why, timeout := r.stop.why(); why != "" {
 			return r.stopped(ctx, why, timeout)
@@ -28,14 +30,20 @@ func (r *runner) run(ctx context.Context) int {
 		if errors.Is(err, errRestarting) {
 			return exitRestarts
 		}
-		if why, timeout := r.stop.why(); why != "" {
+		why, timeout := r.stop.why()
+		if after, ok := r.actions[i].(hostops.Aftercare); ok && (why == "" || timeout) {
+			_ = r.state(i, journal.Failed, err.Error(), codeOf(err), nil)
+			said = "the driver is in use, but " + r.plan.Steps[i].ID + " failed: " + err.Error() + "; " + after.ByHand()
+			continue
+		}
+		if why != "" {
 			_ = r.state(i, journal.Failed, "given up: "+err.Error(), codeOf(err), nil)
 			return r.stopped(ctx, why, timeout)
 		}
 		_ = r.state(i, journal.Failed, err.Error(), codeOf(err), nil)
 		return r.failed(ctx, i, err)
 	}
-	return r.end(journal.OutcomeDone, exitDone, fmt.Sprintf("all %d steps are done", len(r.actions)), nil)
+	return r.end(journal.OutcomeDone, exitDone, said, nil)
 }
 
 // step brings one step about. errHung (wrapped) when it does not come back.
