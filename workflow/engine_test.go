@@ -297,6 +297,29 @@ func TestRemovalOfADriverInUseNeedsTheNamedRisk(t *testing.T) {
 	}
 }
 
+// Somebody loaded this very build before: nothing is loaded, nothing taken away.
+func TestDriverInUseAlreadyIsOnlyCheckedAndRecorded(t *testing.T) {
+	e := engineOn(t)
+	a := accepting(answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow), "e100")
+	for _, m := range []string{"mii", "e100"} {
+		f, err := os.Open("../testdata/modules/" + nodes.Release + "/" + m + ".ko")
+		require.NoError(t, err)
+		require.NoError(t, e.Node.Kernel.LoadModule(f, ""))
+		f.Close()
+	}
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	var ids []string
+	for _, s := range p.Steps {
+		ids = append(ids, s.ID)
+	}
+	require.Equal(t, []string{"fetch", "bind", "verify", "record"}, ids)
+	require.Empty(t, p.Drivers[0].Replaced, "there is nothing to bring back")
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+	require.True(t, sum.Devices[0].OK)
+}
+
 // What is kept and not loaded comes into use with a restart: a step where the
 // answers allow it, and something to ask for where they say ask.
 func TestRestartIsAStepOrAskedForAsTheAnswersSay(t *testing.T) {

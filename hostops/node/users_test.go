@@ -45,6 +45,13 @@ func TestProcessesThatHoldTheDeviceAreNamed(t *testing.T) {
 	require.Equal(t, []string{"pid 901 qemu-system-x86 (container abababababab) has /dev/vfio/31 open"}, got["vfio"])
 }
 
+// Without an IOMMU the group's node has another name.
+func TestGuestWithoutAnIOMMUIsNamedToo(t *testing.T) {
+	b, _ := gpu(t)
+	b.process("901", "qemu-system-x86", nil, "/dev/vfio/noiommu-31")
+	require.Equal(t, []string{"pid 901 qemu-system-x86 has /dev/vfio/noiommu-31 open"}, users(t, b, "0000:17:00.0")["vfio"])
+}
+
 // A vendor driver whose nodes sysfs does not know.
 func TestVendorNodesAreFoundByTheMajorOfTheirModule(t *testing.T) {
 	b, _ := gpu(t)
