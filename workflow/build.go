@@ -206,7 +206,7 @@ func (b *builder) fetch(c choice) {
 		seen[inv.Digest] = true
 		via := ""
 		if ref, err := image.ParseReference(inv.Reference); err == nil {
-			via = image.Via(ref, image.Options{})
+			via = image.Via(ref, image.Options{Root: b.e.Node.Root})
 		}
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,

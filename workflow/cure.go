@@ -120,7 +120,7 @@ func (c *cure) fetched(ctx context.Context) (*host.Build, error) {
 	}
 	defer c.e.tidyAfterFetch(got.inventory.Digest)
 	if err := q.accepts(got.inventory); err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.e.Forget(&Examined{Stores: map[string]string{c.k.Release: got.dir}}))
 	}
 	return c.build(ctx, got.inventory, got.dir)
 }

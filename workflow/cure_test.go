@@ -134,6 +134,7 @@ func TestGateTakesNoBuildUnderTermsThatNobodyAccepted(t *testing.T) {
 	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
 	require.Contains(t, out.String(), "the licence gpl ("+digest+") has another text than the one that was accepted")
 	require.Error(t, host.Covered(e.Node, e.StateDir(), host.Driver{Name: "e100-image", Load: []string{"e100"}}, newer))
+	require.Len(t, stored(t, e), 1, "nothing of the new image stays")
 	_, blocked := host.GateState(e.Node, host.Detect(e.Node).Facts())
 	require.Len(t, blocked, 1)
 	require.Contains(t, blocked[0].Reason, "has another text than the one that was accepted")

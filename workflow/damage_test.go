@@ -13,6 +13,7 @@ import (
 	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
+	"fitout/workflow/run"
 )
 
 // spoil flips a bit of the driver's module in the image store.
@@ -85,4 +86,28 @@ func TestDamagedStoreIsNamedWhereTheSourceIsGone(t *testing.T) {
 	var out bytes.Buffer
 	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
 	require.Contains(t, out.String(), "is not what was fetched any more")
+}
+
+// A run whose image cannot be had ends with the node as it was: nothing of it in
+// the store but what a next try goes on from, no lock, and nothing to remove.
+func TestRunWithoutItsImageLeavesNothingBehind(t *testing.T) {
+	e := engineOn(t)
+	ref := guarded(t, e)
+	file, err := e.Login(t.Context(), ref, images.Username, []byte(images.Password), false)
+	require.NoError(t, err)
+	a := accepting(answersFor(ref, answers.LoadNow), "e100")
+	a.Secrets.RegistryAuth = &answers.SecretRef{File: file}
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	x, err := examineGiven(t, e, ref)
+	require.NoError(t, err)
+	require.NoError(t, e.Forget(x))
+	require.NoError(t, e.Node.WriteFile(file, []byte(`{"auths":{}}`), 0o600)) // the login is gone
+	code, sum := execute(t, e, p)
+	require.Equal(t, workflow.ExitUndone, code, "%+v", sum.Message)
+	require.Empty(t, stored(t, e))
+	_, held := run.Holder(e.Node)
+	require.False(t, held)
+	_, err = e.PlanRemove(t.Context(), "e100")
+	require.Equal(t, workflow.ExitNoMatch, workflow.ExitOf(err), "%v", err)
 }

@@ -134,6 +134,9 @@ func TestLicenceThatNobodyAcceptedStopsThePlan(t *testing.T) {
 	e := engineOn(t)
 	_, err := e.Plan(context.Background(), answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow), nil)
 	require.Equal(t, workflow.ExitPerson, workflow.ExitOf(err), "%v", err)
+	var stop *workflow.Error
+	require.ErrorAs(t, err, &stop)
+	require.Contains(t, stop.Hint, fmt.Sprintf("licences: [{id: e100, digest: %q, accepted: true", licenceDigest()))
 }
 
 func TestAnswersBecomeABoundCardAndRollbackTakesItBack(t *testing.T) {

@@ -181,6 +181,36 @@ func TestArchiveIsReadWithoutTheNetwork(t *testing.T) {
 	require.Equal(t, "oci-archive:"+file, again.Reference)
 }
 
+// A hook of an upgrade has no login's environment: the node's own files say how
+// the registry is reached.
+func TestProxyOfTheNodeCountsWithoutAnEnvironment(t *testing.T) {
+	ref := Reference{Transport: Registry, Registry: "reg.example"}
+	const via = "via proxy http://u@proxy.example:3128"
+	for name, tc := range map[string]struct {
+		files map[string]string
+		env   map[string]string
+		via   string
+	}{
+		"nothing":         {nil, nil, "direct"},
+		"pam":             {map[string]string{"etc/environment": "PATH=/bin\nhttps_proxy=\"http://u:secret@proxy.example:3128\"\n"}, nil, via},
+		"pam, exported":   {map[string]string{"etc/environment": "export HTTPS_PROXY='http://u:secret@proxy.example:3128'\n"}, nil, via},
+		"a comment":       {map[string]string{"etc/environment": "#HTTPS_PROXY=http://u:secret@proxy.example:3128\n"}, nil, "direct"},
+		"SUSE":            {map[string]string{"etc/sysconfig/proxy": "PROXY_ENABLED=\"yes\"\nHTTPS_PROXY=\"http://u:secret@proxy.example:3128\"\nNO_PROXY=\"localhost\"\n"}, nil, via},
+		"SUSE, off":       {map[string]string{"etc/sysconfig/proxy": "PROXY_ENABLED=\"no\"\nHTTPS_PROXY=\"http://u:secret@proxy.example:3128\"\n"}, nil, "direct"},
+		"RKE2":            {map[string]string{"etc/environment": "PATH=/bin\n", "etc/default/rke2-agent": "HTTPS_PROXY=http://u:secret@proxy.example:3128\nNO_PROXY=10.0.0.0/8\n"}, nil, via},
+		"K3s, excepted":   {map[string]string{"etc/default/k3s": "HTTPS_PROXY=http://u:secret@proxy.example:3128\nNO_PROXY=.example\n"}, nil, "direct"},
+		"the environment": {map[string]string{"etc/environment": "HTTPS_PROXY=http://other.example:1\n"}, map[string]string{"https_proxy": "http://u:secret@proxy.example:3128"}, via},
+		"an exception of the environment": {map[string]string{"etc/environment": "HTTPS_PROXY=http://other.example:1\n"},
+			map[string]string{"NO_PROXY": "reg.example"}, "direct"},
+	} {
+		root := t.TempDir()
+		for file, text := range tc.files {
+			write(t, root, file, text)
+		}
+		require.Equal(t, tc.via, Via(ref, Options{Root: root, Getenv: func(k string) string { return tc.env[k] }}), name)
+	}
+}
+
 // Tag lists come in pages.
 func TestTagListIsReadToItsEnd(t *testing.T) {
 	f := newRegistry(t, true)

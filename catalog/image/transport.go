@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // connect makes the HTTP client of an endpoint on first use.
@@ -64,50 +62,6 @@ func (e *endpoint) redirect(req *http.Request, via []*http.Request) error {
 		req.Header.Del("Cookie")
 	}
 	return nil
-}
-
-// proxyFunc reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases; NO_PROXY
-// knows suffixes, ports, address ranges and *.
-func proxyFunc(opts Options) func(*url.URL) (*url.URL, error) {
-	get := func(names ...string) string {
-		for _, n := range names {
-			if v := opts.Getenv(n); v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	c := httpproxy.Config{
-		HTTPProxy:  get("HTTP_PROXY", "http_proxy"),
-		HTTPSProxy: get("HTTPS_PROXY", "https_proxy"),
-		NoProxy:    get("NO_PROXY", "no_proxy"),
-	}
-	return c.ProxyFunc()
-}
-
-// Via says how a registry is reached with the settings of opts: "direct" or
-// "via proxy URL", without a password.
-func Via(ref Reference, opts Options) string {
-	opts = opts.withDefaults()
-	if ref.Transport != Registry {
-		return "local"
-	}
-	p, err := proxyFunc(opts)(&url.URL{Scheme: "https", Host: ref.Registry})
-	if err != nil {
-		return "by a proxy setting that cannot be read"
-	}
-	if p == nil {
-		return "direct"
-	}
-	return "via proxy " + redacted(p)
-}
-
-func redacted(u *url.URL) string {
-	clean := *u
-	if clean.User != nil {
-		clean.User = url.User(clean.User.Username())
-	}
-	return clean.String()
 }
 
 // proxyError is the answer of a proxy that would not open a tunnel.
