@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -174,6 +175,7 @@ func (e *Engine) driverStatus(kept []host.Kept, kernels []host.Kernel, devices [
 			}
 		}
 	}
+	e.replacedAgain(kept, kernels[0], loaded, &out)
 	for _, dev := range devices {
 		if !slices.Contains(d.DeviceIDs, dev.ID()) || dev.PhysFn != "" {
 			continue
@@ -185,6 +187,29 @@ func (e *Engine) driverStatus(kept []host.Kept, kernels []host.Kernel, devices [
 		}
 	}
 	return out
+}
+
+// replacedAgain says which of the modules that a kept driver replaces are loaded
+// all the same, and who may have brought them in: what keeps a module from being
+// loaded for a device does not keep others from loading it.
+func (e *Engine) replacedAgain(kept []host.Kept, running host.Kernel, loaded []kmod.LoadedModule, out *DriverStatus) {
+	if len(out.Kernels) == 0 || !out.Kernels[0].Kept {
+		return // the kernel's own driver is meant to serve
+	}
+	for _, k := range kept {
+		for _, name := range k.Driver.Replaces {
+			name = module.Normalize(name)
+			if k.Driver.Name != out.Name || slices.Contains(k.Driver.Load, name) ||
+				!slices.ContainsFunc(loaded, func(l kmod.LoadedModule) bool { return l.Name == name }) {
+				continue
+			}
+			var by []string
+			for _, p := range kmod.OpenTables(e.Node, running.Dir).PulledInBy(name) {
+				by = append(by, p.String())
+			}
+			out.drift("module %s, which it replaces, is loaded all the same; %s", name, cmp.Or(strings.Join(by, ", "), "no other module asks for it"))
+		}
+	}
 }
 
 func orNone(s string) string {

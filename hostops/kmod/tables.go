@@ -199,6 +199,9 @@ type Puller struct {
 	How    string // "depends", "softdep pre", "softdep post", "weakdep"
 }
 
+// String says who brings the module in, and how.
+func (p Puller) String() string { return "brought in by " + p.Module + " (" + p.How + ")" }
+
 // PulledInBy lists who brings a module in when they are loaded: a blacklist
 // line does not hold against those (modprobe.d(5): blacklist hides aliases
 // only).

@@ -59,7 +59,13 @@ func (x *examination) checkLoaded() {
 		name = module.Normalize(name)
 		if _, ok := x.loaded[name]; ok && x.byName[name] == nil {
 			words = append(words, name+" is loaded and goes")
-			x.add(finding.New("in-tree-loaded", name))
+			f := finding.New("in-tree-loaded", name)
+			if x.in.Kernel != nil {
+				for _, by := range x.in.Kernel.Tables.PulledInBy(name) {
+					f = f.With(by.String())
+				}
+			}
+			x.add(f)
 		}
 	}
 	if len(words) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fitout/catalog/image"
 	"fitout/catalog/module"
 	"fitout/hostops/kmod"
 	"fitout/workflow/finding"
@@ -122,6 +123,10 @@ func TestDependencyCycleIsPrintedAsAChain(t *testing.T) {
 		require.Equal(t, finding.Blocked, j.Verdict)
 		require.Equal(t, "the modules need each other in a ring: "+c.chain, mustFind(t, j, "dependency-cycle").Message)
 		require.Contains(t, checked(t, j, "dependencies").Detail, c.chain)
+		in.Modules = []string{"other"} // what is not in the ring can be had all the same
+		in.Inventory.Kernels[0].Modules = append(in.Inventory.Kernels[0].Modules, image.Module{Path: "other.ko", Info: info("other")})
+		require.Nil(t, find(Judge(in), "dependency-cycle"))
+		require.Equal(t, []string{"image:other"}, order(Judge(in)))
 	}
 }
 
@@ -209,6 +214,9 @@ func TestPredecessorUnderAnOlderNameIsSeenWhole(t *testing.T) {
 	j := Judge(in)
 	require.Equal(t, "falco_probe of the kernel itself is loaded and is replaced", mustFind(t, j, "in-tree-loaded").Message)
 	require.Nil(t, find(j, "loaded-other-version"), "names are compared whole")
+	in.Kernel = newKernel(t, k57).has("ne2k-pci.ko", "8390.ko").symvers().open()
+	in.Replaces, in.Loaded = []string{"8390"}, []kmod.LoadedModule{{Name: "8390"}}
+	require.Equal(t, []string{"brought in by ne2k_pci (depends)"}, mustFind(t, Judge(in), "in-tree-loaded").Evidence)
 	in.Replaces = nil
 	require.Nil(t, find(Judge(in), "in-tree-loaded"))
 }
