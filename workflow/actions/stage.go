@@ -9,15 +9,10 @@ import (
 	"path"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"fitout/catalog/module"
 	"fitout/hostops"
+	"fitout/hostops/kmod"
 )
-
-// moduleLabel is the SELinux label that policies allow the kernel to load
-// modules from (refpolicy: modules_object_t).
-const moduleLabel = "system_u:object_r:modules_object_t:s0"
 
 // File is one file to lay out: From in the store, To on the node.
 type File struct{ From, To string }
@@ -90,21 +85,13 @@ func (s *Stage) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error
 			return err
 		}
 		if i < len(s.Modules) {
-			label(n, f.To, out)
+			if err := kmod.LabelModule(n, f.To); err != nil {
+				out.Line("warning: " + err.Error())
+			}
 		}
 		out.Progress(int64(i+1), int64(len(s.all())))
 	}
 	return nil
-}
-
-// label sets the SELinux label for modules where there is SELinux.
-func label(n *hostops.Node, p string, out hostops.Sink) {
-	if n.Simulated() || !n.Exists("/sys/fs/selinux/enforce") {
-		return
-	}
-	if err := unix.Setxattr(n.Path(p), "security.selinux", append([]byte(moduleLabel), 0), 0); err != nil {
-		out.Line(fmt.Sprintf("labelling %s for SELinux: %v", p, err))
-	}
 }
 
 // content is a store file as it is laid out.
