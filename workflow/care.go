@@ -131,5 +131,8 @@ func (b *builder) maintenance() {
 	for _, w := range m.Workloads {
 		f = f.With("still running here: " + w)
 	}
+	for _, command := range m.Enter {
+		f = f.With("to enter it: " + command)
+	}
 	b.note([]finding.Finding{f}, true)
 }

@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,13 @@ func TestRemovalAndUnloadWeighMaintenance(t *testing.T) {
 			require.Equal(t, []string{"not-in-maintenance"}, used.Missing)
 		})
 	}
+	t.Run("the commands to enter maintenance are said", func(t *testing.T) {
+		a.Devices[0].Image.Reference = driverImage(t, nodes.Release, nodes.Release, "e100", "mii")
+		again, err := e.Plan(t.Context(), a, nil)
+		require.NoError(t, err)
+		require.Equal(t, []string{"not-in-maintenance"}, again.Missing)
+		require.Contains(t, fmt.Sprint(again.Findings), "to enter it: kubectl cordon NODE")
+	})
 	require.NoError(t, e.Node.WriteFile("/proc/4711/cmdline", []byte("elemental\x00upgrade\x00"), 0o444))
 	for name, lay := range away {
 		t.Run(name+" while the system is being upgraded", func(t *testing.T) {
