@@ -36,6 +36,7 @@ e2e: deps ## the tests on virtual machines
 
 test-full: test ## test, the long matrices, and a minute of each fuzz target
 	FITOUT_FULL=1 go test -timeout 60m ./catalog/image
+	FITOUT_FULL=1 go test -timeout 400m -v -run TestRunSurvivesKillAndResetAnywhere ./testdata/e2e
 	$(MAKE) fuzz FUZZTIME=1m
 
 lint: ## formatting, vet
