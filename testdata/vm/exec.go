@@ -32,12 +32,15 @@ func run(dir, name string, args ...string) error {
 	return nil
 }
 
-// output runs a command and returns what it wrote.
-func output(name string, args ...string) (string, error) {
+// Output runs a command of this host, also one of its system directories, and
+// returns what it wrote.
+func Output(name string, args ...string) (string, error) {
 	cmd := command(name, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

@@ -277,7 +277,7 @@ func stageBusybox(dir string) error {
 	if err := copyFile("/bin/busybox", filepath.Join(dir, "usr/bin/busybox"), 0o755); err != nil {
 		return err
 	}
-	list, err := output("/bin/busybox", "--list-full")
+	list, err := Output("/bin/busybox", "--list-full")
 	if err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func stageProgram(dir, prog, to string) error {
 	if err := copyFile(prog, filepath.Join(dir, to), 0o755); err != nil {
 		return err
 	}
-	out, err := output("ldd", prog)
+	out, err := Output("ldd", prog)
 	if err != nil {
 		return err
 	}
