@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -360,6 +361,20 @@ func TestAnotherBuildOfAnImageGivenByHandLeavesFirst(t *testing.T) {
 	now, err := e.Node.ReadString(note)
 	require.NoError(t, err)
 	require.NotContains(t, now, "\xab\xcd")
+
+	// Of what was there before, the kernel's own tree has mii alone.
+	record := e.StateDir() + "/drivers/e100.json"
+	text, err := e.Node.ReadString(record)
+	require.NoError(t, err)
+	changed := regexp.MustCompile(`"replaced":\s*\[[^]]*\]`).ReplaceAllString(text, `"replaced":["mii","e100"]`)
+	require.NotEqual(t, text, changed)
+	require.NoError(t, e.Node.WriteFile(record, []byte(changed), 0o600))
+	rm, err := e.PlanRemove(t.Context(), "e100")
+	require.NoError(t, err)
+	require.Equal(t, []string{"e100 was loaded before the driver came and does not come back: " + nodes.Release + " has no such module of its own"}, rm.Skipped)
+	i := slices.IndexFunc(rm.Steps, func(s plan.Step) bool { return s.ID == "restore" })
+	require.GreaterOrEqual(t, i, 0)
+	require.Equal(t, "load mii", rm.Steps[i].Action.Describe().Title)
 }
 
 func TestWhatIsInstalledNeedsItsStickNoMore(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"fitout/hostops"
 	"fitout/hostops/kmod"
@@ -70,4 +71,50 @@ func TestLoadThatHangsInTheKernelEndsTheRunAsHung(t *testing.T) {
 	events, err := journal.Read(e.Node.Path(dir))
 	require.NoError(t, err)
 	require.Contains(t, journal.Summarise(events).Message, `it is in the kernel already, in the state "Loading", and stays there; reboot the node`)
+}
+
+// crashingKernel oopses in e100's start-up code: the module stays half loaded.
+type crashingKernel struct {
+	hostops.Kernel
+	n *hostops.Node
+}
+
+func (k crashingKernel) LoadModule(file *os.File, params string) error {
+	if params != "debug=3" {
+		return k.Kernel.LoadModule(file, params)
+	}
+	mods, err := k.n.ReadFile("/proc/modules")
+	if err != nil {
+		return err
+	}
+	if err := k.n.WriteFile("/proc/modules", append([]byte("e100 28672 1 - Loading 0x0000000000000000 (OE+)\n"), mods...), 0o444); err != nil {
+		return err
+	}
+	return unix.EIO
+}
+
+func (k crashingKernel) UnloadModule(name string) error {
+	if name == "e100" {
+		return unix.EBUSY
+	}
+	return k.Kernel.UnloadModule(name)
+}
+
+// What crashed cannot be taken out again: the run says so, and the driver is not
+// kept for the next boot, which would crash too.
+func TestDriverThatCrashesIsNotKeptAndSaidToStay(t *testing.T) {
+	e := engineOn(t)
+	e.Node.Kernel = crashingKernel{e.Node.Kernel, e.Node}
+	a := accepting(answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNowPersist), "e100")
+	a.Devices[0].Parameters = map[string][]string{"e100": {"debug=3"}}
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	code, sum := execute(t, e, p)
+	require.Equal(t, workflow.ExitNotUndone, code, sum.Message)
+	require.Len(t, sum.NotUndone, 1)
+	require.Contains(t, sum.NotUndone[0], "load mii, e100")
+	require.False(t, e.Node.Exists("/etc/modprobe.d/fitout-e100.conf"))
+	st, err := e.Status(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, st.Drivers)
 }

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
 
@@ -81,11 +82,7 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 			b.add("unstore", &actions.RemoveTree{Dir: dir, Top: path.Join(state, "store")})
 		}
 	}
-	if len(r.Driver.Replaced) > 0 {
-		if back := b.inTree(r.Driver.Replaced); len(back) > 0 {
-			b.add("restore", &kmod.LoadModules{Files: back})
-		}
-	}
+	b.restore(r.Driver.Replaced)
 	for _, a := range purge {
 		b.add(a.Kind(), a)
 	}
@@ -105,6 +102,21 @@ func loadedOf(n *hostops.Node, names []string) []string {
 		}
 	}
 	return out
+}
+
+// restore adds the step that loads what was there before the driver came, and
+// names what cannot come back.
+func (b *builder) restore(names []string) {
+	back := b.inTree(names)
+	if len(back) > 0 {
+		b.add("restore", &kmod.LoadModules{Files: back})
+	}
+	for _, m := range names {
+		if !slices.ContainsFunc(back, func(f kmod.LoadFile) bool { return f.Name == m }) {
+			b.plan.Skipped = append(b.plan.Skipped, fmt.Sprintf(
+				"%s was loaded before the driver came and does not come back: %s has no such module of its own", m, b.s.Running()))
+		}
+	}
 }
 
 // inTree lists the kernel's own files of modules, each after what it needs.

@@ -216,6 +216,14 @@ func TestWithoutATerminalOneSentenceNamesBothWays(t *testing.T) {
 	require.Contains(t, r.err, "ssh -t")
 	require.Contains(t, r.err, "--answers-file")
 	require.NotContains(t, r.out+r.err, "\x1b")
+
+	file := filepath.Join(t.TempDir(), "answers.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: fitout/v1\nkind: Answers\ndevices:\n- match: {id: \"8086:1229\"}\n  image: {reference: \""+
+		e100Image(t)+"\"}\n  when: load-now\nacceptRisks: [unsure-verdict]\n"), 0o600))
+	r = call(t, "--root", nodes.Build(t, e100Card, nodes.Disk), "--answers-file", file, "--dry-run")
+	require.Equal(t, 0, r.code, r.err)
+	require.Contains(t, r.out, "load mii, e100")
+	require.NotContains(t, r.out+r.err, "\x1b")
 }
 
 func TestManualPagesAreWritten(t *testing.T) {

@@ -78,16 +78,17 @@ func readable(t *testing.T, dir string) {
 // e100Card is a card that e100 drives.
 var e100Card = nodes.Card{Address: "0000:05:00.0", ID: "8086:1229", Subsystem: "8086:0001", Class: "020000"}
 
-// e100Image packs an image with e100 and says where.
+// e100Image packs an image with e100 and what it needs, and says where.
 func e100Image(t *testing.T) (reference string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "image")
-	module := filepath.Join("../../testdata/modules", nodes.Release, "e100.ko")
 	tree := filepath.Join(t.TempDir(), nodes.Release)
 	require.NoError(t, os.MkdirAll(tree, 0o755))
-	b, err := os.ReadFile(module)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(tree, "e100.ko"), b, 0o644))
+	for _, name := range []string{"e100.ko", "mii.ko"} {
+		b, err := os.ReadFile(filepath.Join("../../testdata/modules", nodes.Release, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(tree, name), b, 0o644))
+	}
 	r := call(t, "image", "pack", "oci:"+dir+":1", "--kernel", tree)
 	require.Equal(t, 0, r.code, r.err)
 	readable(t, dir)
