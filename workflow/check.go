@@ -23,6 +23,9 @@ type Check struct {
 	OK      bool           `json:"ok"`
 	Drivers []CheckDriver  `json:"drivers"`
 	Devices []DeviceLosing `json:"devices"`
+	// Lacks is what the OS image lacks that waits for the next boot, if it is the
+	// one that was asked for.
+	Lacks []host.Lack `json:"lacks,omitempty"`
 	// Gate is what the upgrade gate would answer; nil when it was not asked.
 	Gate *host.GateResult `json:"gate,omitempty"`
 }
@@ -45,6 +48,26 @@ type DeviceLosing struct {
 // CheckKernel checks one kernel: the one waiting to boot when release is "", or
 // one below another OS root.
 func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Check, error) {
+	c, err := e.checkKernel(ctx, release, osRoot)
+	if err != nil || osRoot != "" {
+		return c, err
+	}
+	// A build that the driver's image has is of no use to an OS image whose
+	// upgrade did not take it.
+	lacks, err := host.WaitingLacks(ctx, e.Node, e.StateDir())
+	if err != nil {
+		return nil, stopf(ExitForbidden, "kernel-unreadable", "", "%v", err)
+	}
+	for _, l := range lacks {
+		if l.Kernel == c.Kernel {
+			c.Lacks = append(c.Lacks, l)
+			c.OK = c.OK && l.Kept
+		}
+	}
+	return c, nil
+}
+
+func (e *Engine) checkKernel(ctx context.Context, release, osRoot string) (*Check, error) {
 	s, err := e.Hardware(ctx)
 	if err != nil {
 		return nil, err
@@ -59,7 +82,7 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 			return nil, err
 		}
 		defer done()
-		return e.CheckKernel(ctx, kernel.Release, root)
+		return e.checkKernel(ctx, kernel.Release, root)
 	}
 	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir)
 	if err == nil && !e.Node.Exists(path.Join(kernel.Dir, "modules.alias")) {

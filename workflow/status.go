@@ -350,14 +350,12 @@ func (s *Status) upgradeText() []string {
 		out = append(out, "", "LEFT OVER: "+s.Leftover)
 	}
 	for _, l := range s.Lacks {
-		if l.Kept {
-			out = append(out, "", fmt.Sprintf("The new OS image lacks %s for kernel %s (%s); it will be loaded at boot from the kept tree", l.Driver, l.Kernel, l.Reason))
-			continue
-		}
-		out = append(out, "", fmt.Sprintf("THE NEW OS IMAGE LACKS %s for kernel %s: do not reboot into it before that is mended", l.Driver, l.Kernel), "  reason   "+l.Reason)
+		out = append(out, "", l.Sentence())
 	}
 	for _, u := range s.Upgrades {
-		if u.Error != "" {
+		// What an image lacked is told as long as it waits.
+		missing := slices.ContainsFunc(u.Kernels, func(k host.UpgradeKernel) bool { return k.Verdict == "missing" })
+		if u.Error != "" && !missing {
 			out = append(out, "", fmt.Sprintf("The upgrade hook of %s failed (%s, %s): %s", u.Driver, u.Stage, u.At.Format("2006-01-02 15:04"), u.Error))
 		}
 	}

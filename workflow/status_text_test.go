@@ -22,6 +22,6 @@ func TestStatusSaysWhatTheNextImageLacksAndWhichHookFailed(t *testing.T) {
 	}).Text(), "\n")
 	require.Contains(t, text, "THE NEW OS IMAGE LACKS e1000e for kernel 6.12.1: do not reboot")
 	require.NotContains(t, text, "LACKS ixgbe")
-	require.Contains(t, text, "ixgbe for kernel 6.12.1 (not in the image); it will be loaded at boot")
+	require.Contains(t, text, "the new OS image lacks ixgbe for kernel 6.12.1 (not in the image); it will be loaded at boot")
 	require.Contains(t, text, "The upgrade hook of igb failed (after-upgrade-chroot, 2026-11-30 12:00): the new root has no kernel modules")
 }

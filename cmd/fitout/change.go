@@ -189,6 +189,9 @@ func (a *app) checkText(c *workflow.Check) {
 			a.findingText(f)
 		}
 	}
+	for _, l := range c.Lacks {
+		a.printf("  %s\n", l.Sentence())
+	}
 	for _, d := range c.Devices {
 		a.printf("  device %s loses its driver %s: %s (%s)\n", d.Address, d.Driver, d.Reason, d.Name)
 	}

@@ -20,6 +20,14 @@ type Lack struct {
 	Kept bool `json:"kept"`
 }
 
+// Sentence says it in one line.
+func (l Lack) Sentence() string {
+	if l.Kept {
+		return fmt.Sprintf("the new OS image lacks %s for kernel %s (%s); it will be loaded at boot from the kept tree", l.Driver, l.Kernel, l.Reason)
+	}
+	return fmt.Sprintf("THE NEW OS IMAGE LACKS %s for kernel %s: do not reboot into it before that is mended (%s)", l.Driver, l.Kernel, l.Reason)
+}
+
 // WaitingLacks looks into an OS image of Elemental's that waits for the next
 // boot, whatever its upgrade's hook has said, or whether it ran: that is how a
 // hook that was never run is found. Nothing waits: none. The error says that
@@ -78,10 +86,10 @@ func HookImageWaiting(ctx context.Context, n *hostops.Node, state string, limit,
 	ClearBlocked(n, state)
 	var lost []string
 	for _, l := range lacks {
-		text := fmt.Sprintf("the OS image that boots next lacks driver %s for kernel %s: %s", l.Driver, l.Kernel, l.Reason)
+		text := l.Sentence()
 		hookLog{n: n, state: state, head: "image-waiting"}.line(text)
 		if l.Kept {
-			shout(ctx, n, "fitout: "+text+"; it will be loaded from "+treeDir(state))
+			shout(ctx, n, "fitout: "+text)
 			continue
 		}
 		tellMiss(ctx, n, state, l, n.Kernel.Release(), n.Now().UTC())
