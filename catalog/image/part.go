@@ -41,7 +41,8 @@ func (img *Image) lockPart(ctx context.Context, part string) (held *os.File, wai
 }
 
 // lockDir locks a directory; nil when another process has it, or when it is not
-// the one of that name any more.
+// the one of that name any more. Where the file system knows no locks of
+// directories (NFS) everyone gets it.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -51,18 +52,12 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		mine, merr := f.Stat()
-		there, terr := os.Stat(dir)
-		if merr == nil && terr == nil && os.SameFile(mine, there) {
-			return f, nil
-		}
+	mine, merr := f.Stat()
+	there, terr := os.Stat(dir)
+	if err == unix.EWOULDBLOCK || err == unix.EINTR || merr != nil || terr != nil || !os.SameFile(mine, there) {
+		return nil, f.Close()
 	}
-	f.Close()
-	if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
-		return nil, fmt.Errorf("locking %s: %w", dir, err)
-	}
-	return nil, nil
+	return f, nil
 }
 
 // Fetching says that a process is fetching into a directory just now, of which
