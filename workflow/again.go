@@ -13,6 +13,9 @@ import (
 // what its record says, without asking anything that was answered before. What
 // is kept stays kept when it is only to be loaded.
 func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) (*plan.Plan, error) {
+	if err := e.settled(); err != nil {
+		return nil, err
+	}
 	r, _, _, err := e.record(name)
 	if err != nil {
 		return nil, err
@@ -59,6 +62,9 @@ func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 // PlanUnload lays out taking a driver's modules out of the running kernel; what
 // is kept for the next boot stays.
 func (e *Engine) PlanUnload(ctx context.Context, name string) (*plan.Plan, error) {
+	if err := e.settled(); err != nil {
+		return nil, err
+	}
 	r, _, _, err := e.record(name)
 	if err != nil {
 		return nil, err

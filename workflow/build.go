@@ -31,6 +31,9 @@ const verifyWindow = 3 * time.Second
 // into the store and changes nothing else. It returns an *Error when something
 // forbids the run; risks that are not accepted are in Plan.Missing.
 func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress) (*plan.Plan, error) {
+	if err := e.settled(); err != nil {
+		return nil, err
+	}
 	s, err := e.Survey(ctx)
 	if err != nil {
 		return nil, err

@@ -61,6 +61,10 @@ func TestLoadThatHangsInTheKernelEndsTheRunAsHung(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, record, `"hung":"load"`)
 
+	_, err = e.Plan(t.Context(), a, nil)
+	require.Equal(t, workflow.ExitForbidden, workflow.ExitOf(err))
+	require.ErrorContains(t, err, "step load of run 2026-1130-01 hangs in the kernel; only a reboot ends it")
+
 	// So the kernel shows it, until the reboot.
 	mods, err := e.Node.ReadFile("/proc/modules")
 	require.NoError(t, err)

@@ -34,6 +34,9 @@ func (e *Engine) record(name string) (run.Record, []run.Record, host.Family, err
 // the earlier driver come back, take it out of the boot and of the hooks, remove
 // its files and its record.
 func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error) {
+	if err := e.settled(); err != nil {
+		return nil, err
+	}
 	r, all, family, err := e.record(name)
 	if err != nil {
 		return nil, err

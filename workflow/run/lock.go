@@ -157,6 +157,18 @@ func Holder(n *hostops.Node) (Owner, bool) {
 	return readOwner(f), true
 }
 
+// Hanging says which run left a call behind in the kernel since this boot; false
+// for none.
+func Hanging(n *hostops.Node) (Owner, bool) {
+	f, err := openLock(n, os.O_RDONLY)
+	if err != nil {
+		return Owner{}, false
+	}
+	defer f.Close()
+	o := readOwner(f)
+	return o, o.Hung != "" && o.BootID == bootID(n)
+}
+
 // Current is the id of the run in progress, "" for none.
 func Current(n *hostops.Node) string {
 	o, _ := Holder(n)
