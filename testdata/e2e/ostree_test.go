@@ -22,8 +22,8 @@ import (
 func TestOSTreeHostThroughItsUpdates(t *testing.T) {
 	t.Parallel()
 	first, fits := sameVersions(t, "e1000e")
-	built := kernel(t, debian.Plus)
-	image, err := ostree.Image(first, built, fits)
+	built, lost := kernel(t, debian.Plus), kernel(t, debian.Cloud)
+	image, err := ostree.Image(first, built, fits, lost)
 	require.NoError(t, err)
 	drivers := t.TempDir()
 	build(t, images.Spec{Kernels: []debian.Kernel{first}, Modules: []string{"e1000e"}}).layout(filepath.Join(drivers, "first"), "1")
@@ -56,6 +56,7 @@ func TestOSTreeHostThroughItsUpdates(t *testing.T) {
 		h.reboots(first, "e1000e")
 		require.Contains(t, h.ok("journalctl -b -1 -u ostree-finalize-staged --no-pager"), "kernel "+built.Release+" refused")
 		require.NotContains(t, h.ok("ostree admin status"), ostree.Ref(built))
+		require.Contains(t, h.ok("fitout bundle -q -o /run/bundle.tar.gz >/dev/null; tar -xzOf /run/bundle.tar.gz fitout-bundle/journal.txt"), "kernel "+built.Release+" refused")
 	})
 	t.Run("with its build it boots, bound", func(t *testing.T) {
 		h := h.on(t)
@@ -80,6 +81,22 @@ func TestOSTreeHostThroughItsUpdates(t *testing.T) {
 		require.Equal(t, "ok-kabi", checked.Drivers[0].Verdict)
 		h.reboots(fits, "e1000e")
 		h.exits(1, "test -e /run/motd.d/fitout")
+	})
+	t.Run("allow lets an uncovered kernel through", func(t *testing.T) {
+		h := h.on(t)
+		h.stage(lost)
+		h.exits(6, "fitout check")
+		h.ok("fitout allow " + lost.Release)
+		h.reboots(lost, "")
+		said := h.ok("cat /run/motd.d/fitout")
+		require.Contains(t, said, lost.Release)
+		require.Contains(t, said, "e1000e")
+	})
+	t.Run("once", func(t *testing.T) {
+		h := h.on(t)
+		h.stage(lost)
+		h.ok("systemctl stop ostree-finalize-staged")
+		require.Contains(t, h.ok("journalctl -b -u ostree-finalize-staged --no-pager"), "kernel "+lost.Release+" refused")
 	})
 }
 

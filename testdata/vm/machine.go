@@ -23,8 +23,9 @@ const (
 	bootLimit = 8 * time.Minute
 	runLimit  = 3 * time.Minute
 	stopLimit = time.Minute
-	// rebootLimit is for the way down of a whole system with its services.
-	rebootLimit = 5 * time.Minute
+	// For a whole system with its services.
+	diskBootLimit = 15 * time.Minute
+	rebootLimit   = 10 * time.Minute
 )
 
 // Machine is a machine that runs. Its methods wait for what they ask for.
@@ -196,7 +197,11 @@ func (m *Machine) dial(socket string) (net.Conn, error) {
 
 // waitUp waits for the agent's greeting.
 func (m *Machine) waitUp(start time.Time) error {
-	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	limit := bootLimit
+	if m.cfg.Disk != nil {
+		limit = diskBootLimit
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	select {
 	case <-m.agent.hello:
@@ -205,7 +210,7 @@ func (m *Machine) waitUp(start time.Time) error {
 	case <-m.exited:
 		return fmt.Errorf("QEMU ended while the machine booted: %s", m.stderr)
 	case <-ctx.Done():
-		return fmt.Errorf("%w (%s); the end of what its console said:\n%s", errNotUp, bootLimit, m.Console.End(60))
+		return fmt.Errorf("%w (%s); the end of what its console said:\n%s", errNotUp, limit, m.Console.End(60))
 	}
 }
 
