@@ -58,10 +58,11 @@ func TestBootWithoutTheDeviceLoadsNothing(t *testing.T) {
 }
 
 func TestUpgradePastTheGateIsNoticedAtTheNextBoot(t *testing.T) {
-	n, _, _, _ := gated(t, hosts.Merge(hosts.Debian(), hosts.Kernel("/lib/modules", kernelC), card("")))
+	n, _, state, _ := gated(t, hosts.Merge(hosts.Debian(), hosts.Kernel("/lib/modules", kernelC), card("")))
 	require.NoError(t, n.WriteFile("/proc/sys/kernel/osrelease", []byte(kernelC+"\n"), 0o644))
 	r, err := boot(t, n)
 	require.ErrorContains(t, err, kernelC)
+	require.False(t, n.Exists(treeDir(state)+"/lib/modules/"+kernelC), "an index of nothing would outlive the removal")
 	require.Equal(t, "no-build", r.Drivers[0].State)
 	motd, err := n.ReadString(motdPath)
 	require.NoError(t, err)

@@ -30,9 +30,14 @@ func finalModules(osDir, rel string) string {
 // checks that they name every module of every driver in it. osDir is where the
 // kernel's own modules lie now; it may be missing for a kernel that is not
 // installed yet, then the index holds the drivers alone, and is made again at
-// the first boot of that kernel.
+// the first boot of that kernel. For a release with no driver in the tree nothing
+// is made: no record would know of it.
 func Reindex(ctx context.Context, n *hostops.Node, state, rel, osDir string) error {
 	dir := path.Join(treeDir(state), "lib/modules", rel)
+	drivers, err := n.ReadDir(dir + "/updates")
+	if err != nil {
+		return fmt.Errorf("indexing the modules of %s: %w", rel, err)
+	}
 	if osDir == "" {
 		osDir = moduleDir(n, "/", rel)
 	}
@@ -50,10 +55,6 @@ func Reindex(ctx context.Context, n *hostops.Node, state, rel, osDir string) err
 		if err != nil {
 			said += " (" + err.Error() + ")"
 		}
-	}
-	drivers, err := n.ReadDir(dir + "/updates")
-	if err != nil {
-		return fmt.Errorf("indexing the modules of %s: %w", rel, err)
 	}
 	for _, d := range drivers {
 		if err := indexed(n, dir, d.Name(), rel); err != nil {
