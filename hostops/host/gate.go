@@ -42,6 +42,9 @@ type GateOptions struct {
 	// Rehearse changes nothing: no override is used up, nothing is recorded,
 	// and what would be cured is looked for, not put into the tree.
 	Rehearse bool
+	// Look says that the attempt itself is still to come: an override holds, and
+	// is left for it, also one that is given while this looks.
+	Look bool
 	// Strength is the family's: an advisory gate reports and lets through.
 	Strength Strength
 	// Build looks for a build that is not in the tree (an older one whose
@@ -85,7 +88,7 @@ func Gate(ctx context.Context, n *hostops.Node, state string, k Kernel, installe
 	if o.Rehearse {
 		return r
 	}
-	if !r.Allow && useAllowance(n, state, k.Release) {
+	if !r.Allow && o.overridden(n, state, k.Release) {
 		r.Allow, r.Loud = true, "allowed once by the administrator"
 	}
 	r.record(ctx, n, state)
@@ -274,6 +277,14 @@ func Allow(n *hostops.Node, state, kernel, who string) error {
 }
 
 func allowPath(state, kernel string) string { return path.Join(state, "allow", kernel) }
+
+// overridden says that the kernel is let through once.
+func (o GateOptions) overridden(n *hostops.Node, state, kernel string) bool {
+	if o.Look {
+		return n.Exists(allowPath(state, kernel))
+	}
+	return useAllowance(n, state, kernel)
+}
 
 // useAllowance uses up a one-shot override.
 func useAllowance(n *hostops.Node, state, kernel string) bool {

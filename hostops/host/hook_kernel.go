@@ -26,7 +26,7 @@ func judgeKernel(ctx context.Context, n *hostops.Node, state string, k Kernel, o
 			shout(ctx, n, "fitout: "+err.Error()+"; kernel "+k.Release+" is NOT checked")
 			return nil
 		}
-		if useAllowance(n, state, k.Release) {
+		if o.overridden(n, state, k.Release) {
 			shout(ctx, n, "fitout: kernel "+k.Release+" let through unchecked (allowed once by the administrator): "+err.Error())
 			return nil
 		}

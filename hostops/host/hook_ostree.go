@@ -39,11 +39,10 @@ func HookOstreeStaged(ctx context.Context, n *hostops.Node, l Layout, o GateOpti
 	if k == nil {
 		return nil
 	}
-	o.Strength = BlocksFinalize
+	o.Look, o.Strength = true, BlocksFinalize
 	if l.Gate == "ostree-advice" {
 		o.Strength = Advisory
 	}
-	// The override is for the finalisation itself: looking must not use it up.
 	if n.Exists(allowPath(l.State, k.Release)) {
 		return nil
 	}
@@ -65,7 +64,7 @@ func HookOstreeReboot(ctx context.Context, n *hostops.Node, state string, o Gate
 	if k == nil {
 		return nil
 	}
-	o.Strength = BlocksFinalize
+	o.Look, o.Strength = true, BlocksFinalize
 	if !n.Exists(allowPath(state, k.Release)) {
 		if err := judgeKernel(ctx, n, state, *k, o); err != nil {
 			return fmt.Errorf("no reboot into the update: %w", err)

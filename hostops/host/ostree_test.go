@@ -146,6 +146,17 @@ func mustPersist(t *testing.T, f Family, d Driver) []hostops.Action {
 	return actions
 }
 
+// The look at what is staged takes its time; the administrator does not wait for it.
+func TestAnOverrideGivenDuringTheLookIsLeftForTheFinalisation(t *testing.T) {
+	n, f, state, _ := booted(t, hosts.OSTree(true))
+	meanwhile := GateOptions{Build: func(context.Context, Driver, Kernel) (*Build, error) {
+		return nil, Allow(n, state, kernelB, "ops")
+	}}
+	require.NoError(t, HookOstreeStaged(context.Background(), n, f.Layout(), meanwhile))
+	require.NoError(t, HookOstreeFinalize(context.Background(), n, state, GateOptions{}))
+	require.ErrorIs(t, HookOstreeFinalize(context.Background(), n, state, GateOptions{}), ErrRefused, "once")
+}
+
 func TestARefusalIsForgottenWhenAnotherKernelHasBooted(t *testing.T) {
 	n, f, state, s := booted(t, hosts.OSTree(true))
 	require.Error(t, HookOstreeFinalize(context.Background(), n, state, GateOptions{}))
