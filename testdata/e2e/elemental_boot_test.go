@@ -22,9 +22,9 @@ func (n node) activeImage() string {
 }
 
 // An Elemental node, its root the read-only image that the toolkit makes: a
-// driver kept there survives a reboot and an upgrade to another kernel; an
-// upgrade that would lose it is stopped where strict is on, and told before the
-// reboot where it is not.
+// driver kept there survives a reboot and an upgrade to another kernel, beside a
+// broken file in /oem; an upgrade that would lose it is stopped where strict is
+// on, and told before the reboot where it is not.
 func TestElementalNodeThroughItsUpgrades(t *testing.T) {
 	t.Parallel()
 	stock := kernel(t, debian.Stock)
@@ -43,6 +43,8 @@ func TestElementalNodeThroughItsUpgrades(t *testing.T) {
 		Devices: []string{"e1000e,addr=05.0"},
 		Media:   map[string]string{"os": osImages, "drivers": drivers},
 	})
+	// With this toolkit it costs the other hooks nothing, unless they are strict.
+	n.ok(`printf 'name: broken\nstages:\n  boot:\n  - commands:\n    - echo a: b: c\n' >/oem/50_broken.yaml`)
 	require.Equal(t, "", n.driver("05.0"))
 	n.apply(0, answer{id: e1000eID, image: "oci:/media/drivers:1", when: "load-now+persist", licence: "e1000e"})
 	require.Equal(t, "e1000e", n.driver("05.0"))
@@ -52,32 +54,78 @@ func TestElementalNodeThroughItsUpgrades(t *testing.T) {
 	require.Equal(t, "e1000e", n.driver("05.0"), "after a reboot, from the tree")
 	require.NotContains(t, n.ok("fitout status"), "DRIFT")
 
-	upgrade := func(code int, args string) string {
+	upgrade := func(n node, code int, args string) {
+		n.t.Helper()
 		out, got := n.RunFor(upgradeLimit, "elemental upgrade --logfile /run/upgrade.log "+args+"; r=$?; sync; cat /run/upgrade.log; exit $r")
-		require.Equal(t, code, got, "%s", out)
-		require.Equal(t, hook, n.ok("cat /oem/95_fitout_e1000e.yaml"), "/oem is whole")
-		require.NotContains(t, n.ok("cat /proc/mounts"), "workingtree")
-		return out
+		require.Equal(n.t, code, got, "%s", out)
+		require.Equal(n.t, hook, n.ok("cat /oem/95_fitout_e1000e.yaml"), "/oem is whole")
+		require.NotContains(n.t, n.ok("cat /proc/mounts"), "workingtree")
 	}
-	upgrade(0, "--system file:///media/os/second.img")
+	inImage := func(n node, k debian.Kernel) {
+		n.t.Helper()
+		require.Equal(n.t, "e1000e", n.driver("05.0"), "in the new image, on its kernel")
+		require.Contains(n.t, n.ok("modinfo -n e1000e"), "/updates/fitout/e1000e/e1000e.ko")
+		n.ok("test -s /usr/lib/modules/" + k.Release + "/updates/fitout/e1000e/e1000e.ko")
+	}
+	upgrade(n, 0, "--system file:///media/os/second.img")
 	require.Equal(t, "2/snapshot.img", n.activeImage())
 	n.ok("fitout needs-reboot") // 0: yes
+	n.ok("rm /oem/50_broken.yaml; sync")
 	require.NoError(t, n.Boot(stock))
-	require.Equal(t, "e1000e", n.driver("05.0"), "in the new image, on its kernel")
-	require.Contains(t, n.ok("modinfo -n e1000e"), "/updates/fitout/e1000e/e1000e.ko")
-	n.ok("test -s /usr/lib/modules/" + stock.Release + "/updates/fitout/e1000e/e1000e.ko")
+	inImage(n, stock)
 	require.NotContains(t, n.ok("fitout status"), "DRIFT")
 
 	t.Run("an upgrade without a build is stopped where strict is on", func(t *testing.T) {
-		upgrade(1, "--strict --system file:///media/os/uncovered.img")
+		n := n.on(t)
+		upgrade(n, 1, "--strict --system file:///media/os/uncovered.img")
 		require.Equal(t, "2/snapshot.img", n.activeImage())
 		said := n.ok("fitout status; cat /run/motd.d/fitout")
 		require.Contains(t, said, oldest.Release)
 		require.Contains(t, said, "e1000e")
 	})
 	t.Run("and told before the reboot where it is not", func(t *testing.T) {
-		upgrade(0, "--system file:///media/os/uncovered.img")
+		n := n.on(t)
+		upgrade(n, 0, "--system file:///media/os/uncovered.img")
 		require.Contains(t, n.ok("fitout status"), "THE NEW OS IMAGE LACKS e1000e")
 		require.Contains(t, n.exits(6, "fitout check"), "Kernel "+oldest.Release, "the image that boots next is looked into")
 	})
+}
+
+// The image of before boots, its driver is in use, and what the upgrade has left
+// is named with its cure.
+func TestPowerCutInTheHookOfAnElementalNode(t *testing.T) {
+	t.Parallel()
+	k := kernel(t, debian.Stock)
+	osImages, drivers := t.TempDir(), t.TempDir()
+	file := filepath.Join(osImages, "os.img")
+	require.NoError(t, vm.ElementalImage(file, k, elemental.Toolkit(t), "e1000e"))
+	build(t, images.Spec{Kernels: []debian.Kernel{k}, Modules: []string{"e1000e"}}).layout(drivers, "1")
+	n := start(t, vm.Config{
+		Kernel: k, Elemental: file, Memory: 2048, Devices: []string{"e1000e,addr=05.0"},
+		Media: map[string]string{"os": osImages, "drivers": drivers},
+	})
+	n.apply(0, answer{id: e1000eID, image: "oci:/media/drivers:1", when: "load-now+persist", licence: "e1000e"})
+	hook := n.ok("cat /oem/95_fitout_e1000e.yaml")
+
+	n.ok(`elemental upgrade --system file:///media/os/os.img >/dev/null 2>&1 </dev/null &
+hook=
+while [ -z "$hook" ]; do
+	for p in /proc/[0-9]*; do
+		line=
+		read -r line <$p/cmdline || true
+		case $line in */fitouthookafter-upgrade*) hook=${p#/proc/} ;; esac
+	done 2>/dev/null
+done
+until [ -e /run/elemental/workingtree/usr/lib/modules/*/updates/fitout/e1000e ]; do sleep 0.01; done
+kill -STOP $hook && sync`)
+	require.NoError(t, n.Reset())
+	require.Equal(t, "e1000e", n.driver("05.0"))
+	require.Equal(t, "1/snapshot.img", n.activeImage(), "the image of before boots")
+	require.Equal(t, hook, n.ok("cat /oem/95_fitout_e1000e.yaml"))
+	said := n.ok("fitout status")
+	require.NotContains(t, said, "DRIFT")
+	require.NotContains(t, said, "BLOCKED")
+	require.Contains(t, said, "rm -r /run/initramfs/elemental-state/.snapshots/2")
+	n.ok("rm -r /run/initramfs/elemental-state/.snapshots/2")
+	require.NotContains(t, n.ok("fitout status"), "LEFT OVER")
 }
