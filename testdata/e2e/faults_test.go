@@ -100,7 +100,7 @@ func (f *faults) chosen(every int) []point {
 	slices.SortFunc(all, func(a, b point) int { return a.n() - b.n() })
 	if every == 0 {
 		return slices.DeleteFunc(all, func(p point) bool {
-			return !slices.Contains([]string{"unload prepared", "load ok", "put-tree prepared"}, p.step+" "+p.state) || p.boundary() != (p.state == "ok")
+			return !slices.Contains([]string{"unload prepared", "load ok", "install-binary prepared"}, p.step+" "+p.state) || p.boundary() != (p.state == "ok")
 		})
 	}
 	var out []point
