@@ -113,6 +113,14 @@ func (a *TakeOut) measure(n *hostops.Node, k Kept, all []Kept) {
 			a.Reload = true
 		}
 	}
+	// What an earlier image brought for kernels that the last one has no build
+	// for is in no record any more.
+	for _, dir := range n.Glob(path.Join(treeDir(a.State), "lib/modules/*/updates", a.Driver)) {
+		rel := path.Base(path.Dir(path.Dir(dir)))
+		if files, err := ownFiles(n, dir); err == nil && !rels[rel] {
+			a.Files, rels[rel] = append(a.Files, files...), true
+		}
+	}
 	a.Dirs = k.Dirs
 	for rel := range rels {
 		a.Releases = append(a.Releases, rel)

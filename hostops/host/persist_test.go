@@ -278,3 +278,16 @@ func (silent) Run(context.Context, ...string) ([]byte, error) {
 	return []byte("depmod: ERROR: openat(modules.dep): Read-only file system"), nil
 }
 func (silent) Look(string) bool { return true }
+
+func TestRemoveTakesBuildsOfAnEarlierImageToo(t *testing.T) {
+	n, f, state, _ := gated(t, hosts.Debian())
+	for _, kernel := range []string{kernelB, kernelA} { // a later image has no build for kernelB
+		actions, err := f.Persist(e100(t, n, kernel), "auto")
+		require.NoError(t, err)
+		apply(t, n, actions)
+	}
+	actions, err := f.Remove("intel-e100", true)
+	require.NoError(t, err)
+	apply(t, n, actions)
+	require.False(t, n.Exists(treeDir(state)))
+}
