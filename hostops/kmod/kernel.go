@@ -1,10 +1,12 @@
 package kmod
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -43,6 +45,7 @@ func OpenKernel(n *hostops.Node, release, dir string, opts ...Option) (*Kernel, 
 		return nil, fmt.Errorf("opening the modules of kernel %s: %s is not a directory", release, dir)
 	}
 	k := &Kernel{Release: release, Dir: dir, Tables: OpenTables(n, dir), node: n}
+	k.config = sync.OnceValue(func() []byte { return readConfig(n, k) })
 	k.Reads = readsCompressed(n, k)
 	if err := k.sample(n); err != nil {
 		return nil, err
@@ -137,9 +140,9 @@ var moduleCompressions = []struct {
 	sysfs, config string
 	kind          module.Compression
 }{
-	{"gzip", "CONFIG_MODULE_COMPRESS_GZIP=y", module.Gzip},
-	{"xz", "CONFIG_MODULE_COMPRESS_XZ=y", module.XZ},
-	{"zstd", "CONFIG_MODULE_COMPRESS_ZSTD=y", module.Zstd},
+	{"gzip", "CONFIG_MODULE_COMPRESS_GZIP", module.Gzip},
+	{"xz", "CONFIG_MODULE_COMPRESS_XZ", module.XZ},
+	{"zstd", "CONFIG_MODULE_COMPRESS_ZSTD", module.Zstd},
 }
 
 // readsCompressed asks the running kernel, or the configuration file of one
@@ -154,20 +157,54 @@ func readsCompressed(n *hostops.Node, k *Kernel) []module.Compression {
 		}
 		return nil
 	}
-	for _, file := range []string{path.Join(k.Dir, "config"), path.Join(osRoot(k.Dir), "boot/config-"+k.Release)} {
-		config, err := n.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		lines := strings.Split(string(config), "\n")
-		if !slices.Contains(lines, "CONFIG_MODULE_DECOMPRESS=y") {
-			return nil
-		}
-		for _, c := range moduleCompressions {
-			if slices.Contains(lines, c.config) {
-				return []module.Compression{c.kind}
-			}
+	if value, _ := k.Config("CONFIG_MODULE_DECOMPRESS"); value != "y" {
+		return nil
+	}
+	for _, c := range moduleCompressions {
+		if value, _ := k.Config(c.config); value == "y" {
+			return []module.Compression{c.kind}
 		}
 	}
 	return nil
+}
+
+// Config is an option of the kernel's build ("CONFIG_MODULE_FORCE_LOAD"): its
+// value, "n" for one that is not set. known is false where the configuration is
+// not at hand.
+func (k *Kernel) Config(option string) (value string, known bool) {
+	if k.config == nil || len(k.config()) == 0 {
+		return "", false
+	}
+	for line := range strings.Lines(string(k.config())) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), option+"="); ok {
+			return value, true
+		}
+	}
+	return "n", true
+}
+
+// readConfig reads the kernel's configuration from where distributions keep
+// it, nil when it is nowhere. The running kernel may show its own.
+func readConfig(n *hostops.Node, k *Kernel) []byte {
+	for _, file := range []string{path.Join(k.Dir, "config"), path.Join(osRoot(k.Dir), "boot/config-"+k.Release)} {
+		if text, err := n.ReadFile(file); err == nil {
+			return text
+		}
+	}
+	if k.Release != n.Kernel.Release() {
+		return nil
+	}
+	packed, err := n.ReadFile("/proc/config.gz")
+	if err != nil {
+		return nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r, 4<<20))
+	if err != nil {
+		return nil
+	}
+	return text
 }

@@ -27,12 +27,7 @@ func LabelModule(n *hostops.Node, file string) error {
 	if err := unix.Setxattr(host, "security.selinux", []byte(moduleLabel), 0); err != nil {
 		return fmt.Errorf("labelling %s as a module (%s): %w", file, moduleLabel, err)
 	}
-	buf := make([]byte, 256)
-	size, err := unix.Getxattr(host, "security.selinux", buf)
-	if err != nil {
-		return fmt.Errorf("reading the label of %s: %w", file, err)
-	}
-	if got := unix.ByteSliceToString(buf[:size]); got != moduleLabel {
+	if got := labelOf(n, file); got != moduleLabel {
 		return fmt.Errorf("labelling %s as a module: it is %s, needed is %s", file, got, moduleLabel)
 	}
 	return nil

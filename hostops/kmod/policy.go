@@ -28,9 +28,11 @@ func ReadPolicy(n *hostops.Node) Policy {
 		ModulesDisabled: isTrue(n, "/proc/sys/kernel/modules_disabled"),
 		HasCapability:   hasCapability(n),
 		SELinux:         selinux(n),
-		Blacklisted:     blacklisted(line),
+		Blacklisted:     blacklisted(line, "module_blacklist="),
 	}
-	p.AllowUnsupported = allowUnsupported(n, line)
+	config := ModprobeConfig(n)
+	p.ModprobeBlacklisted = modprobeBlacklisted(config, line)
+	p.AllowUnsupported = allowUnsupported(config, line)
 	p.Keys, p.KeysKnown = readKeys(n)
 	return p
 }
@@ -76,49 +78,36 @@ func hasCapability(n *hostops.Node) bool {
 	return false
 }
 
-func selinux(n *hostops.Node) string {
-	s, err := n.ReadString("/sys/fs/selinux/enforce")
-	switch {
-	case err != nil:
-		return ""
-	case s == "1":
-		return "enforcing"
-	}
-	return "permissive"
-}
-
-// blacklisted collects names from the kernel command line: module_blacklist= is
-// refused by the kernel itself, modprobe.blacklist= by modprobe.
-func blacklisted(cmdline string) []string {
+// blacklisted collects the names that a word of the kernel command line lists.
+func blacklisted(cmdline, key string) []string {
 	var names []string
 	for _, word := range strings.Fields(cmdline) {
-		for _, key := range []string{"module_blacklist=", "modprobe.blacklist="} {
-			list, ok := strings.CutPrefix(word, key)
-			if !ok {
-				continue
-			}
-			for name := range strings.SplitSeq(list, ",") {
-				if name = module.Normalize(name); name != "" && !slices.Contains(names, name) {
-					names = append(names, name)
-				}
+		list, _ := strings.CutPrefix(word, key)
+		if list == word {
+			continue
+		}
+		for name := range strings.SplitSeq(list, ",") {
+			if name = module.Normalize(name); name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}
 	return names
 }
 
-// KernelBlacklist says that the kernel itself refuses a module by name: only
-// module_blacklist= does so, whoever loads it.
-func KernelBlacklist(n *hostops.Node, name string) bool {
-	line, _ := n.ReadString("/proc/cmdline")
-	for _, word := range strings.Fields(line) {
-		if list, ok := strings.CutPrefix(word, "module_blacklist="); ok {
-			if slices.Contains(strings.Split(module.Normalize(list), ","), module.Normalize(name)) {
-				return true
-			}
+// modprobeBlacklisted are the modules that modprobe does not load for a device,
+// with where that is said: on the command line, or in modprobe.d.
+func modprobeBlacklisted(config []ConfigLine, cmdline string) map[string]string {
+	where := map[string]string{}
+	for _, line := range config {
+		if line.Words[0] == "blacklist" && where[line.Words[1]] == "" {
+			where[line.Words[1]] = line.File
 		}
 	}
-	return false
+	for _, name := range blacklisted(cmdline, "modprobe.blacklist=") {
+		where[name] = "the kernel command line (modprobe.blacklist=)"
+	}
+	return where
 }
 
 // allowUnsupported reads SUSE's policy: the line "allow_unsupported_modules 0|1"
@@ -126,9 +115,9 @@ func KernelBlacklist(n *hostops.Node, name string) bool {
 // (kmod package, 0009-libkmod-Implement-filtering-of-unsupported-modules). Hosts
 // that say nothing about it have no such policy. What fitout's own files say is
 // no policy of the host: it goes with the driver it was written for.
-func allowUnsupported(n *hostops.Node, cmdline string) *bool {
+func allowUnsupported(config []ConfigLine, cmdline string) *bool {
 	var found *bool
-	for _, line := range ModprobeConfig(n) {
+	for _, line := range config {
 		if line.Words[0] == "allow_unsupported_modules" && !strings.HasPrefix(path.Base(line.File), "fitout-") {
 			allow := line.Words[1] == "1"
 			found = &allow

@@ -1,6 +1,8 @@
 package kmod_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,10 +30,9 @@ func TestPolicyOfALockedDownNode(t *testing.T) {
 	require.True(t, p.HasCapability)
 	require.Equal(t, "enforcing", p.SELinux)
 	require.Nil(t, p.AllowUnsupported)
-	require.Equal(t, []string{"floppy", "snd_pcsp", "nouveau"}, p.Blacklisted)
+	require.Equal(t, []string{"floppy", "snd_pcsp"}, p.Blacklisted, "these the kernel itself refuses")
+	require.Equal(t, map[string]string{"nouveau": "the kernel command line (modprobe.blacklist=)"}, p.ModprobeBlacklisted)
 	require.False(t, p.KeysKnown)
-	require.True(t, kmod.KernelBlacklist(n, "snd_pcsp"))
-	require.False(t, kmod.KernelBlacklist(n, "nouveau"), "only modprobe refuses that one")
 }
 
 func TestEnforcementWithoutSecureBoot(t *testing.T) {
@@ -139,4 +140,35 @@ func TestSignedIsNotTheSameAsSignedByAKeyThatIsHere(t *testing.T) {
 	p.KeysKnown = false
 	trust, _ = p.Judge(&module.Signature{Signer: "Acme Driver CA", KeyID: "0011"}, own)
 	require.Equal(t, kmod.KeysHidden, trust)
+}
+
+func TestBlacklistFilesAreModprobesOnly(t *testing.T) {
+	n := newNode(t)
+	put(t, n, "/etc/modprobe.d/site.conf", "blacklist snd-pcsp\n# blacklist floppy\ninstall bad /bin/false\n")
+	p := kmod.ReadPolicy(n)
+	require.Empty(t, p.Blacklisted)
+	require.Equal(t, map[string]string{"snd_pcsp": "/etc/modprobe.d/site.conf"}, p.ModprobeBlacklisted)
+}
+
+func TestOptionsOfAKernelsBuild(t *testing.T) {
+	n := newNode(t)
+	open := func() *kmod.Kernel {
+		k, err := kmod.OpenKernel(n, release, "")
+		require.NoError(t, err)
+		return k
+	}
+	_, known := open().Config("CONFIG_MODULE_FORCE_LOAD")
+	require.False(t, known, "no file tells")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte("CONFIG_MODULES=y\n# CONFIG_MODULE_FORCE_LOAD is not set\n"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	put(t, n, "/proc/config.gz", packed.String())
+	value, known := open().Config("CONFIG_MODULE_FORCE_LOAD")
+	require.True(t, known)
+	require.Equal(t, "n", value)
+	put(t, n, "/boot/config-"+release, "CONFIG_MODULE_FORCE_LOAD=y\n")
+	value, _ = open().Config("CONFIG_MODULE_FORCE_LOAD")
+	require.Equal(t, "y", value)
 }

@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -18,6 +19,8 @@ type Attempt struct {
 	Err          error
 	// Log holds the kernel's lines of that moment, nil when it cannot be read.
 	Log []string
+	// Label is the file's SELinux label, "" for none.
+	Label string
 	// Policy, Info and Tables may be nil; they settle what the log leaves open.
 	Policy *Policy
 	Info   *module.Info
@@ -26,7 +29,8 @@ type Attempt struct {
 
 // cause is one reason for an errno. The first row that fits is taken: its
 // pattern is in the log, and its condition holds. In the texts $1 and $2 are the
-// pattern's groups, {module} and {path} the file, {signer} its signature.
+// pattern's groups, {module} and {path} the file, {signer} its signature
+// and {label} its SELinux label.
 type cause struct {
 	errno     unix.Errno
 	line      *regexp.Regexp
@@ -39,6 +43,7 @@ var (
 	unknownSymbol = regexp.MustCompile(`Unknown symbol (\S+) \(err (?:-2|0)\)`)
 	crcSymbol     = regexp.MustCompile(`disagrees about version of symbol (\S+)`)
 	avcLoad       = regexp.MustCompile(`avc: +denied +\{ module_load \}.*?tcontext=(\S+)`)
+	avcDomain     = regexp.MustCompile(`avc: +denied +\{ module_load \}.*?scontext=(\S+) tcontext=\S*:modules_object_t`)
 	avcLockdown   = regexp.MustCompile(`avc: +denied +\{ (?:integrity|confidentiality) \}.*lockdown_reason="([^"]+)"`)
 	lockdownLine  = regexp.MustCompile(`Lockdown: .*(unsigned module loading) is restricted`)
 	unavailable   = regexp.MustCompile(`Loading of (?:module with unavailable key|\S+) is rejected`)
@@ -46,9 +51,10 @@ var (
 )
 
 const (
-	otherBuild = "take the image that was built for this kernel"
-	enrol      = "have the vendor's key enrolled (mokutil --import CERT.der, then confirm at the console on the next boot), or take an image signed by a key this kernel has"
-	signIt     = "take a signed image, or sign the module with a key that this kernel has"
+	otherBuild    = "take the image that was built for this kernel"
+	enrol         = "have the vendor's key enrolled (mokutil --import CERT.der, then confirm at the console on the next boot), or take an image signed by a key this kernel has"
+	runUnconfined = "run fitout from a login shell or a unit without a confined domain, or have the policy allow module_load to this one"
+	signIt        = "take a signed image, or sign the module with a key that this kernel has"
 )
 
 // causes tells apart what one errno may mean. Read on Linux 6.1 and 6.12 with
@@ -77,6 +83,8 @@ var causes = []cause{
 		"it was built against another kernel: the version of symbol $1 differs", otherBuild},
 	{unix.EINVAL, regexp.MustCompile(`uses symbol (\S+) from namespace (\S+), but does not import it`), nil, "namespace-missing",
 		"it uses $1 of the symbol namespace $2 without importing it, a fault of its build", "report it to the vendor"},
+	{unix.EINVAL, regexp.MustCompile(`(\S+): module is already loaded`), nil, "builtin",
+		"$1 is built into this kernel, and a module of its name is refused", "boot a kernel that has it as a module"},
 	{unix.EINVAL, regexp.MustCompile("`(.*)' invalid for parameter `(.*)'"), nil, "parameter-invalid",
 		`the value "$1" is not valid for its parameter $2`, "correct the parameter in the answers"},
 	{unix.ERANGE, regexp.MustCompile("`(.*)' invalid for parameter `(.*)'"), nil, "parameter-invalid",
@@ -137,12 +145,14 @@ var causes = []cause{
 	{unix.EPERM, nil, nil, "not-permitted",
 		"the kernel does not permit it and gave no reason: not lockdown, not modules_disabled, not a missing capability", "look at the audit log for a seccomp or security module denial"},
 
+	{unix.EACCES, avcDomain, nil, "selinux-denied",
+		"SELinux does not let this process ($1) load modules, whatever their label", runUnconfined},
 	{unix.EACCES, avcLoad, nil, "selinux-label",
 		"SELinux denies loading a file with the label $1 ({path}); module files carry modules_object_t", "chcon -t modules_object_t {path}"},
 	{unix.EACCES, avcLockdown, nil, "lockdown",
 		"the SELinux policy denies it ($1)", signIt},
 	{unix.EACCES, nil, func(a *Attempt) bool { return a.Policy != nil && a.Policy.SELinux != "" }, "selinux-label",
-		"SELinux denies loading {path}; module files carry modules_object_t", "chcon -t modules_object_t {path}, and look at the audit log (ausearch -m avc -ts recent)"},
+		"SELinux denies loading {path}, whose label is {label}; module files carry modules_object_t", "chcon -t modules_object_t {path}, and look at the audit log (ausearch -m avc -ts recent)"},
 	{unix.EACCES, nil, nil, "not-permitted",
 		"a security module denies loading {path}", "look at the audit log"},
 
@@ -205,6 +215,7 @@ func Explain(a Attempt) *Refusal {
 		}
 		r.Code = c.code
 		fill := strings.NewReplacer("{module}", a.Module, "{path}", a.Path, "{signer}", signer(a.Info),
+			"{label}", cmp.Or(a.Label, "not set"),
 			"{provider}", provider(&a), "$1", at(groups, 1), "$2", at(groups, 2))
 		r.Cause, r.Cure = fill.Replace(c.says), fill.Replace(c.fix)
 		return r

@@ -57,6 +57,9 @@ var refusals = []struct {
 	{"wrong label", unix.EACCES, []string{`audit: type=1400 audit(1.1:1): avc:  denied  { module_load } for  pid=1 comm="modprobe" path="/tmp/drbd.ko" scontext=system_u:system_r:spc_t:s0 tcontext=unconfined_u:object_r:user_home_t:s0 tclass=system permissive=0`}, root, true, "selinux-label", "user_home_t:s0"},
 	// Flatcar#783
 	{"lockdown by SELinux", unix.EACCES, []string{`audit: type=1400 audit(1.1:1): avc:  denied  { integrity } for pid=1 comm="modprobe" lockdown_reason="unsigned module loading" scontext=a tcontext=a tclass=lockdown permissive=0`}, root, false, "lockdown", "unsigned module loading"},
+	{"a domain that may load nothing", unix.EACCES, []string{`audit: type=1400 audit(1.1:1): avc:  denied  { module_load } for  pid=1 comm="fitout" path="/x.ko" scontext=system_u:system_r:container_t:s0:c1,c2 tcontext=system_u:object_r:modules_object_t:s0 tclass=system permissive=0`}, root, true, "selinux-denied", "container_t"},
+	// mod_sysfs_init, kernel/module/sysfs.c
+	{"name of a built-in", unix.EINVAL, []string{"mousedev: module is already loaded"}, root, true, "builtin", "mousedev is built into this kernel"},
 	{"denied, auditd has the line", unix.EACCES, nil, kmod.Policy{HasCapability: true, SELinux: "enforcing"}, true, "selinux-label", "chcon -t modules_object_t /x.ko"},
 	{"other build is loaded", unix.EEXIST, nil, root, true, "loaded-other-version", "unload it first"},
 	{"half loaded", unix.EBUSY, nil, root, true, "load-in-progress", "reboot"},

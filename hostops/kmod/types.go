@@ -42,6 +42,7 @@ type Kernel struct {
 	packed bool // its modules are compressed
 	node   *hostops.Node
 	image  *bootImage
+	config func() []byte // its build's configuration, see Config
 }
 
 // Origin says where symbol versions were read.
@@ -90,8 +91,11 @@ type Policy struct {
 	// read from. KeysKnown is false when they cannot be read (not root).
 	Keys      []Key
 	KeysKnown bool
-	// Blacklisted holds module_blacklist= and modprobe.blacklist= names.
-	Blacklisted []string
+	// Blacklisted are the names of module_blacklist=, which the kernel itself
+	// refuses; ModprobeBlacklisted those that only modprobe does not load for a
+	// device, and where that is said.
+	Blacklisted         []string
+	ModprobeBlacklisted map[string]string
 }
 
 // Key is a certificate in a kernel keyring.

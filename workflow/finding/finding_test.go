@@ -68,7 +68,7 @@ func TestEveryRiskHasAName(t *testing.T) {
 		require.True(t, used[r.Name], "no code can be accepted by %s", r.Name)
 		require.NotEmpty(t, r.Accepting)
 	}
-	require.Len(t, Risks, 11)
+	require.Len(t, Risks, 12)
 	_, ok := RiskMeaning("all")
 	require.False(t, ok)
 }

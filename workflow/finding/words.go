@@ -108,6 +108,7 @@ var Risks = []RiskEntry{
 	{"unsupported-module", "The distribution does not support this module, and may ask to remove it first; modprobe is told to load such ones while the driver is kept."},
 	{"unsure-verdict", "Not everything could be checked from files; the kernel may refuse the module when it is loaded."},
 	{"unverified-entry", "The catalog's authors could not try this entry against the registry it names."},
+	{"unversioned-module", "The kernel loads a module without comparing a single symbol, as if it were forced: one built against other sources can crash the node or corrupt its memory, and the taint F stays until the next boot."},
 }
 
 // RiskMeaning says what accepting a risk means; false when there is none of

@@ -206,14 +206,42 @@ func keyEvidence(p *kmod.Policy, s *module.Signature) []string {
 	return append(lines, few(names)...)
 }
 
-// checkPolicy looks at what forbids or marks any load.
+// checkPolicy looks at what forbids or marks any load. Of a kernel that does not
+// run only what its command line and the host's files say is expected to stay.
 func (x *examination) checkPolicy() {
-	p := x.in.Policy
 	x.checkTaint()
+	p := x.policy()
 	if p == nil {
 		return
 	}
 	before := len(x.findings)
+	if x.in.Policy != nil {
+		x.checkThisBoot(p)
+	}
+	for _, m := range x.candidates() {
+		if slices.Contains(p.Blacklisted, m.Info.Name) {
+			x.add(finding.New("blacklisted", m.Info.Name).With("module_blacklist= on the kernel command line"))
+		}
+		if where := p.ModprobeBlacklisted[m.Info.Name]; where != "" {
+			x.add(finding.New("blacklisted-modprobe", m.Info.Name, where))
+		}
+		if p.AllowUnsupported != nil && !*p.AllowUnsupported && m.Info.Supported != "yes" && m.Info.Supported != "external" {
+			x.add(finding.New("unsupported-flag", m.Info.Name).With(fmt.Sprintf("supported=%q in the module", m.Info.Supported), "allow_unsupported_modules is 0"))
+		}
+	}
+	if p.SELinux == "enforcing" {
+		x.add(finding.New("selinux-label", "set and read back when they are staged"))
+	}
+	found := x.findings[before:]
+	if i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Severity != finding.Note }); i >= 0 {
+		x.check("policy", Fails, "%s", found[i].Message)
+		return
+	}
+	x.check("policy", Passed, "loading is allowed; lockdown %s, Secure Boot %s, SELinux %s", orWord(p.Lockdown, "absent"), secureBoot(p), orWord(p.SELinux, "absent"))
+}
+
+// checkThisBoot looks at what holds for this boot and this process only.
+func (x *examination) checkThisBoot(p *kmod.Policy) {
 	if p.ModulesDisabled {
 		x.add(finding.New("modules-disabled"))
 	}
@@ -224,28 +252,11 @@ func (x *examination) checkPolicy() {
 		}
 		x.add(f)
 	}
-	for _, m := range x.candidates() {
-		if slices.ContainsFunc(p.Blacklisted, func(b string) bool { return module.Normalize(b) == m.Info.Name }) {
-			f := finding.New("blacklisted", m.Info.Name)
-			f.Severity, f.Risk = finding.Risk, "unsure-verdict"
-			x.add(f.With("with module_blacklist= the kernel refuses it, with modprobe.blacklist= it does not; /proc/cmdline would settle it"))
-		}
-		if p.AllowUnsupported != nil && !*p.AllowUnsupported && m.Info.Supported != "yes" && m.Info.Supported != "external" {
-			x.add(finding.New("unsupported-flag", m.Info.Name).With(fmt.Sprintf("supported=%q in the module", m.Info.Supported), "allow_unsupported_modules is 0"))
-		}
-	}
-	if p.SELinux == "enforcing" {
-		x.add(finding.New("selinux-label", "set and read back when they are staged"))
-	}
-	if w := finding.Worst(x.findings[before:]); w == finding.Block || w == finding.Risk {
-		x.check("policy", Fails, "%s", x.findings[before].Message)
-		return
-	}
-	x.check("policy", Passed, "loading is allowed; lockdown %s, Secure Boot %s, SELinux %s", orWord(p.Lockdown, "absent"), secureBoot(p), orWord(p.SELinux, "absent"))
 }
 
 // checkTaint says which letters a load adds (Documentation/admin-guide/
-// tainted-kernels.rst), besides E, which the signature check names.
+// tainted-kernels.rst), besides E and F, which the checks of signatures and of
+// symbol versions name.
 func (x *examination) checkTaint() {
 	var letters []string
 	for _, m := range x.candidates() {

@@ -169,10 +169,17 @@ func TestSELinuxLabelIsTold(t *testing.T) {
 	require.Contains(t, mustFind(t, j, "selinux-label").Message, "modules_object_t")
 }
 
-func TestBlacklistOnTheCommandLine(t *testing.T) {
+func TestKernelBlacklistRefusesAndModprobeBlacklistDoesNot(t *testing.T) {
 	j := under(t, policyWith(func(p *kmod.Policy) { p.Blacklisted = []string{"dummy"} }), realModule(t, k57, "dummy.ko"))
-	require.Equal(t, finding.Unsure, j.Verdict)
-	require.Contains(t, mustFind(t, j, "blacklisted").Evidence[0], "/proc/cmdline would settle it")
+	require.Equal(t, finding.Blocked, j.Verdict)
+	require.Equal(t, "dummy is blacklisted on the kernel command line", mustFind(t, j, "blacklisted").Message)
+
+	j = under(t, policyWith(func(p *kmod.Policy) {
+		p.ModprobeBlacklisted = map[string]string{"dummy": "/etc/modprobe.d/site.conf"}
+	}), realModule(t, k57, "dummy.ko"))
+	require.Equal(t, finding.OK, j.Verdict, "whoever loads it by its name loads it")
+	require.Contains(t, mustFind(t, j, "blacklisted-modprobe").Message, "by /etc/modprobe.d/site.conf")
+	require.Equal(t, Passed, checked(t, j, "policy").Result)
 }
 
 func TestProprietaryModuleUsingGPLSymbols(t *testing.T) {
@@ -200,11 +207,28 @@ func TestNamespaceImportIsMissing(t *testing.T) {
 }
 
 func TestModuleWithoutVersionsOnAKernelThatComparesThem(t *testing.T) {
-	in := input(t, newImage(t).file(k57, "dummy.ko", replace(t, realModule(t, k57, "dummy.ko"), "\x00__versions\x00", "\x00__versionz\x00")))
-	in.Devices, in.Modules = nil, []string{"dummy"}
-	j := Judge(in)
-	require.Equal(t, finding.Unsure, j.Verdict)
-	require.Contains(t, mustFind(t, j, "versions-missing").Message, "CONFIG_MODULE_FORCE_LOAD")
+	for _, c := range []struct {
+		config  string
+		verdict finding.Verdict
+		code    finding.Code
+		risks   []string
+	}{
+		{"", finding.Unsure, "versions-missing", []string{"unsure-verdict"}},
+		{"CONFIG_MODVERSIONS=y\n# CONFIG_MODULE_FORCE_LOAD is not set\n", finding.Blocked, "versions-refused", nil},
+		{"CONFIG_MODVERSIONS=y\nCONFIG_MODULE_FORCE_LOAD=y\n", finding.OK, "unversioned", []string{"unversioned-module"}},
+	} {
+		in := input(t, newImage(t).file(k57, "dummy.ko", replace(t, realModule(t, k57, "dummy.ko"), "\x00__versions\x00", "\x00__versionz\x00")))
+		in.Devices, in.Modules = nil, []string{"dummy"}
+		if c.config != "" {
+			in.Kernel = newKernel(t, k57).has("mii.ko").symvers().write("config", c.config).open()
+		}
+		j := Judge(in)
+		require.Equal(t, c.verdict, j.Verdict, j.Findings)
+		require.Contains(t, mustFind(t, j, c.code).Message, "carries no symbol versions")
+		require.Equal(t, c.risks, j.Risks)
+	}
+	accepting, _ := finding.RiskMeaning("unversioned-module")
+	require.Contains(t, accepting, "crash the node", "the price is said")
 }
 
 func TestSymbolExportedTwice(t *testing.T) {

@@ -36,7 +36,7 @@ func (x *examination) checkSymbols() {
 		x.report(m, t)
 		if x.comparesVersions() && !m.Info.HasCRCs {
 			uncarried = true
-			x.add(finding.New("versions-missing", file(m), x.in.Release, x.in.Release))
+			x.add(x.withoutVersions(m))
 		}
 		x.checkDuplicates(m)
 	}
@@ -61,6 +61,19 @@ func (x *examination) checkSymbols() {
 	} else if unknown == 0 {
 		x.check("symbols present", Passed, "each has an exporter in the kernel, the image or the host")
 	}
+}
+
+// withoutVersions is what the kernel does with a module that carries no versions
+// while it compares them (try_to_force_load in kernel/module/main.c).
+func (x *examination) withoutVersions(m *image.Module) finding.Finding {
+	force, known := x.in.Kernel.Config("CONFIG_MODULE_FORCE_LOAD")
+	switch {
+	case !known:
+		return finding.New("versions-missing", file(m), x.in.Release, x.in.Release)
+	case force != "y":
+		return finding.New("versions-refused", file(m), x.in.Release)
+	}
+	return finding.New("unversioned", file(m), x.in.Release).With("CONFIG_MODULE_FORCE_LOAD=y", "taint: F, a forced load")
 }
 
 // symbolSource names where the kernel's versions were read.
