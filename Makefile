@@ -6,7 +6,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 # The Debian packages that the tests, the benchmarks and the demo use.
 PACKAGES = qemu-system-x86 seabios squashfs-tools busybox-static kmod e2fsprogs docker-registry apache2-utils \
-           pciutils cpio gcc libc6-dev make libelf1 rpm dnf xz-utils bzip2 time ca-certificates git \
+           pciutils cpio gcc libc6-dev make libelf1 checkpolicy rpm dnf xz-utils bzip2 time ca-certificates git \
            mmdebstrap ostree
 # What fitout is measured beside.
 BENCH_PACKAGES = skopeo umoci openssl

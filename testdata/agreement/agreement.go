@@ -15,10 +15,23 @@ type Cell struct {
 	// Modules are wanted, the first needs the others.
 	Modules    []string
 	Parameters map[string][]string
+	// As says who asks, one of the words below.
+	As string
+	// Enforce loads the SELinux policy of the media, before the cell is judged,
+	// and enforces it for the rest of the boot.
+	Enforce bool
 	// Disable switches module loading off for the rest of the boot
 	// (kernel.modules_disabled) before the cell is judged.
 	Disable bool
 }
+
+// Who asks: root; root without CAP_SYS_MODULE; root in a SELinux domain that may
+// load no module.
+const (
+	Root         = ""
+	NoCapability = "no-capability"
+	Confined     = "confined"
+)
 
 // Answer is what fitout said of a cell, and what the kernel said.
 type Answer struct {
@@ -49,9 +62,20 @@ type Load struct {
 	Log         []string
 	// Taint are the letters in /sys/module/NAME/taint.
 	Taint string
+	// Labelled says that SELinux was enforcing: then Unlabelled is the answer to
+	// the file with the label it has got from its directory, and the others are
+	// to the file that fitout labelled. UnlabelledCode is what fitout makes of it.
+	Labelled                   bool
+	Unlabelled, UnlabelledCode string
+	// ByModprobe are the answers of modprobe to a module of the host, as it is
+	// called for a device (-b) and by a person; "" where it was not asked.
+	ByModprobe ByModprobe
 	// Raw is the answer to the packed file itself, handed over as it is; Kernel
 	// the answer when the kernel was asked to unpack it
 	// (MODULE_INIT_COMPRESSED_FILE). Both are "" for a plain file, and "ok"
 	// when the kernel took it.
 	Raw, Kernel string
 }
+
+// ByModprobe says whether the module was loaded.
+type ByModprobe struct{ Asked, ForDevice, ByName bool }

@@ -23,6 +23,9 @@ type boot struct {
 	kernel  debian.Kernel
 	cmdline string
 	want    func(row) string
+	// last says that the rows about rights are asked too: they need SELinux,
+	// and leave a machine that loads nothing any more.
+	last bool
 }
 
 // The verdict is made from files; then the kernel is asked. They say the same
@@ -31,35 +34,40 @@ type boot struct {
 func TestVerdictAgreesWithTheKernel(t *testing.T) {
 	m := newMaterial(t)
 	boots := []boot{
-		{"plain", m.stock, "", func(r row) string { return r.plain }},
-		{"sig_enforce", m.stock, "module.sig_enforce=1", func(r row) string { return r.enforced }},
-		{"lockdown", m.stock, "lockdown=integrity", func(r row) string { return r.locked }},
-		{"plus", m.plus, "", func(r row) string { return r.plus }},
+		// The kernel writes SELinux's denials to its log on the one kernel, and is silent on the other.
+		{"plain", m.stock, "security=selinux audit=1 " + blacklistWords, func(r row) string { return r.plain }, true},
+		{"sig_enforce", m.stock, "module.sig_enforce=1", func(r row) string { return r.enforced }, false},
+		{"lockdown", m.stock, "lockdown=integrity", func(r row) string { return r.locked }, false},
+		{"plus", m.plus, "security=selinux " + blacklistWords, func(r row) string { return r.plus }, true},
 	}
-	rows := slices.Concat(identity, symbols, signatures, damaged, packed, needs, foreign(m))
+	rows := slices.Concat(identity, symbols, signatures, damaged, packed, needs, hosts, foreign(m))
 	w := &imageWriter{dir: t.TempDir(), tags: map[string]bool{}}
 	tool := filepath.Join(t.TempDir(), "probe")
 	out, err := exec.Command("go", "build", "-o", tool, "./probe").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	result := newTally(t, rows)
+	compilePolicy(t, filepath.Join(w.dir, "selinux.policy"))
+
+	result := newTally(t, slices.Concat(rows, rights))
 	for _, b := range boots {
 		cells := m.cells(w, rows, b)
 		if b.name == "plain" {
 			cells = append(cells, m.cells(w, rows, boots[len(boots)-1])...) // 6.12 may boot next
 		}
-		if b.cmdline == "" {
-			off := cells[0]
-			off.Name, off.Disable = switchedOff.name, true
-			cells = append(cells, off)
+		if b.last {
+			cells = append(cells, m.cells(w, rights, b)...)
 		}
 		result.take(b, ask(t, m, b, w.dir, tool, cells))
 	}
 	result.report()
 }
 
-// switchedOff is the last row of a boot: from then on nothing can be loaded.
-var switchedOff = row{name: "module loading switched off", plain: "modules-disabled", plus: "modules-disabled"}
+// compilePolicy makes the kernel's form of the SELinux policy.
+func compilePolicy(t *testing.T, to string) {
+	t.Helper()
+	out, err := exec.Command("checkpolicy", "-M", "-U", "allow", "-c", "33", "-o", to, "selinux.conf").CombinedOutput()
+	require.NoError(t, err, "compiling the policy takes checkpolicy (make deps): %s", out)
+}
 
 // cells makes the images and cells that a boot has an expectation for.
 func (m *material) cells(w *imageWriter, rows []row, b boot) []agreement.Cell {
@@ -88,7 +96,8 @@ func (m *material) cell(w *imageWriter, r row, release string) agreement.Cell {
 		}
 		return placed
 	}))
-	return agreement.Cell{Name: r.name, Image: tag, Kernel: release, Modules: r.modules, Parameters: r.parameters}
+	return agreement.Cell{Name: r.name, Image: tag, Kernel: release, Modules: r.modules, Parameters: r.parameters,
+		As: r.as, Enforce: r.enforce, Disable: r.disable}
 }
 
 // ask boots the machine and lets it answer all cells.
@@ -99,7 +108,7 @@ func ask(t *testing.T, m *material, b boot, media, tool string, cells []agreemen
 	require.NoError(t, os.WriteFile(filepath.Join(media, "cells.json"), text, 0o644))
 	machine, err := vm.New(vm.Config{
 		Kernel: m.stock, AlsoInstalled: []debian.Kernel{m.plus}, Cmdline: b.cmdline,
-		Media: map[string]string{"cells": media}, Tools: map[string]string{"probe": tool},
+		Media: map[string]string{"cells": media}, Tools: map[string]string{"probe": tool}, Files: blacklistFile,
 	})
 	require.NoError(t, err)
 	defer machine.Close()

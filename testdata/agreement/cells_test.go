@@ -2,7 +2,9 @@ package agreement_test
 
 import (
 	"bytes"
+	"strings"
 
+	"fitout/testdata/agreement"
 	"fitout/testdata/vm/debian"
 )
 
@@ -23,6 +25,10 @@ type row struct {
 	// Debian's builds, and whatever the verdict is, the kernel must agree. ""
 	// is not asked.
 	plain, enforced, locked, plus string
+	// as says who asks, one of agreement's words; enforce and
+	// disable that SELinux is enforced, or nothing loaded any more, from this row on.
+	as               string
+	enforce, disable bool
 	// why says, of a verdict that is not the kernel's yes or no, what the
 	// kernel does and why fitout does not say so.
 	why string
@@ -81,8 +87,10 @@ var identity = []row{
 	}), plain: "vermagic-flags", plus: "vermagic-flags"},
 	{name: "no symbol versions", make: dummy(func(m *material, b []byte) []byte {
 		return replaced(m.t, stripped(b), "__versions\x00", "__versionz\x00")
-	}), plain: "unsure:versions-missing", plus: "unsure:versions-missing",
-		why: "a kernel with CONFIG_MODULE_FORCE_LOAD, as Debian's, takes it as forced (taint F); others refuse it, and nothing proves that it fits"},
+	}), plain: "ok", enforced: "unsigned", locked: "lockdown", plus: "ok"}, // Debian's kernels have CONFIG_MODULE_FORCE_LOAD
+	{name: "no symbol versions, release in vermagic changed", make: dummy(func(m *material, b []byte) []byte {
+		return replaced(m.t, replaced(m.t, stripped(b), "__versions\x00", "__versionz\x00"), "vermagic=6.1", "vermagic=6.9")
+	}), plain: "vermagic-release", plus: "vermagic-release"},
 	{name: "other size of struct module", make: dummy(func(m *material, b []byte) []byte { return structSize(m.t, stripped(b)) }),
 		plus: "struct-module-size"},
 	{name: "other size of struct module, on a kernel that does not look", make: dummy(func(m *material, b []byte) []byte { return structSize(m.t, stripped(b)) }),
@@ -173,6 +181,14 @@ var needs = []row{
 		parameters: map[string][]string{"ag_params": {"count=many"}}, plain: "parameter-invalid", plus: "parameter-invalid"},
 	{name: "a number too large for its type", make: own("ag_params"), modules: []string{"ag_params"},
 		parameters: map[string][]string{"ag_params": {"list=1,65536"}}, plain: "parameter-invalid", plus: "parameter-invalid"},
+	{name: "a word that is no yes or no", make: own("ag_params"), modules: []string{"ag_params"},
+		parameters: map[string][]string{"ag_params": {"loud=perhaps"}}, plain: "parameter-invalid", plus: "parameter-invalid"},
+	{name: "a negative number where none can be", make: own("ag_params"), modules: []string{"ag_params"},
+		parameters: map[string][]string{"ag_params": {"list=-1"}}, plain: "parameter-invalid", plus: "parameter-invalid"},
+	{name: "a switch without a value", make: own("ag_params"), modules: []string{"ag_params"},
+		parameters: map[string][]string{"ag_params": {"loud"}}, plain: "ok", plus: "ok"},
+	{name: "a number without a value", make: own("ag_params"), modules: []string{"ag_params"},
+		parameters: map[string][]string{"ag_params": {"count"}}, plain: "parameter-invalid", plus: "parameter-invalid"},
 	{name: "parameter that the module lacks", make: own("ag_params"), modules: []string{"ag_params"},
 		parameters: map[string][]string{"ag_params": {"cuont=2"}}, plain: "parameter-unknown", plus: "parameter-unknown",
 		why: "the kernel loads it and ignores the parameter with a line in its log; what was asked for would not hold"},
@@ -183,6 +199,50 @@ var needs = []row{
 	}, modules: []string{"ag_firmware"}, plain: "ok", plus: "ok"},
 	{name: "firmware missing", make: own("ag_firmware"), modules: []string{"ag_firmware"}, plain: "unsure:firmware-missing", plus: "unsure:firmware-missing",
 		why: "only the driver's code knows whether it can do without; this one cannot", kernel: "ENOENT"},
+}
+
+// hosts are rows about what stands in the way on the host itself: the words of
+// blacklists, and what is compiled in.
+var hosts = []row{
+	{name: "on the kernel's blacklist", make: debians("ifb"), modules: []string{"ifb"}, plain: "blacklisted", plus: "blacklisted"},
+	{name: "on modprobe's blacklist, command line", make: debians("nlmon"), modules: []string{"nlmon"}, plain: "ok", plus: "ok"},
+	{name: "on modprobe's blacklist, file", make: debians("vcan"), modules: []string{"vcan"}, plain: "ok", plus: "ok"},
+	{name: "a built-in's name", make: named("mousedev"), modules: []string{"mousedev"}, plain: "builtin", plus: "builtin"},
+	{name: "a built-in's name that the kernel does not watch", make: named("pps_core"), modules: []string{"pps_core"}, plain: "builtin", plus: "builtin",
+		why: "the kernel refuses a name only when it stands in /sys/module, and built-ins without parameters do not; the built-in code stays all the same, and nothing is replaced"},
+}
+
+// blacklists are what these rows find on the machine.
+const blacklistWords = "module_blacklist=ifb modprobe.blacklist=nlmon"
+
+var blacklistFile = map[string]string{"/etc/modprobe.d/agreement.conf": "blacklist vcan\n"}
+
+// debians makes a row of a module of the kernel itself.
+func debians(name string) func(*material, string) files {
+	return func(m *material, release string) files {
+		return files{name + ".ko": m.debian(m.kernel(release), name)}
+	}
+}
+
+// named makes a row of a module by another name.
+func named(name string) func(*material, string) files {
+	return func(m *material, release string) files {
+		padded := name + strings.Repeat("\x00", len("ag_params\x00")-len(name))
+		return files{name + ".ko": replaced(m.t, m.own(release, "ag_params"), "ag_params\x00", padded)}
+	}
+}
+
+// rights are rows about who asks. They change the machine for the rest of the
+// boot, so they come last and in this order.
+var rights = []row{
+	{name: "CAP_SYS_MODULE dropped", make: own("ag_params"), modules: []string{"ag_params"}, as: agreement.NoCapability,
+		plain: "no-capability", plus: "no-capability"},
+	{name: "SELinux enforcing", make: own("ag_params"), modules: []string{"ag_params"}, enforce: true, plain: "ok", plus: "ok"},
+	{name: "SELinux enforcing, packed", make: packedDummy("dummy.ko.xz", func(m *material, b []byte) []byte { return xzPacked(m.t, b, 1) }), plain: "ok", plus: "ok"},
+	{name: "SELinux enforcing, a domain that may load nothing", make: own("ag_params"), modules: []string{"ag_params"}, as: agreement.Confined,
+		plain: "selinux-denied", plus: "selinux-denied"},
+	{name: "module loading switched off", make: dummy(func(_ *material, b []byte) []byte { return b }), disable: true,
+		plain: "modules-disabled", plus: "modules-disabled"},
 }
 
 // elsewhere are the modules that are taken from every kernel for every kernel.

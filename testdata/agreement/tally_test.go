@@ -40,6 +40,10 @@ var refusals = map[string]struct {
 	"signature-crypto":   {errnos: []string{"EKEYREJECTED"}},
 	"lockdown":           {errnos: []string{"EPERM"}},
 	"modules-disabled":   {errnos: []string{"EPERM"}},
+	"no-capability":      {errnos: []string{"EPERM"}},
+	"blacklisted":        {errnos: []string{"EPERM"}},
+	"builtin":            {errnos: []string{"EINVAL"}},
+	"selinux-denied":     {errnos: []string{"EACCES"}},
 }
 
 // tally collects the answers and compares them.
@@ -58,7 +62,7 @@ type tally struct {
 }
 
 func newTally(t *testing.T, rows []row) *tally {
-	x := &tally{t: t, rows: map[string]row{switchedOff.name: switchedOff}, kernel: map[string]agreement.Answer{},
+	x := &tally{t: t, rows: map[string]row{}, kernel: map[string]agreement.Answer{},
 		slowest: map[string]int64{}, spent: map[string]int64{}, agreed: map[string]int{}, asked: map[string]int{}, outcomes: map[string]int{}}
 	for _, r := range rows {
 		require.NotContains(t, x.rows, r.name)
@@ -75,7 +79,7 @@ func (x *tally) take(b boot, answers []agreement.Answer) {
 			x.pending = append(x.pending, a)
 			continue
 		}
-		if b.cmdline == "" {
+		if b.last {
 			x.kernel[a.Kernel+" "+a.Cell] = a
 		}
 		x.count(b.name, a, compare(r, b.want(r), a))
@@ -161,8 +165,10 @@ func compare(r row, want string, a agreement.Answer) string {
 		if last.Errno != "" {
 			return "the kernel refuses it"
 		}
-		if problem := packedFits(a, last); problem != "" {
-			return problem
+		for _, problem := range []string{packedFits(a, last), labelFits(a), modprobeFits(a)} {
+			if problem != "" {
+				return problem
+			}
 		}
 		return taintFits(a)
 	case "unsure":
@@ -226,9 +232,31 @@ func packedFits(a agreement.Answer, l agreement.Load) string {
 	return ""
 }
 
+// labelFits compares what was said of the SELinux label with the answers to the
+// file before it was labelled.
+func labelFits(a agreement.Answer) string {
+	for _, l := range a.Loads {
+		if has(a, "note", "selinux-label") != l.Labelled || l.Labelled && (l.Unlabelled != "EACCES" || l.UnlabelledCode != "selinux-label") {
+			return fmt.Sprintf("%s without the label: the kernel answers %q, called %q", l.Module, l.Unlabelled, l.UnlabelledCode)
+		}
+	}
+	return ""
+}
+
+// modprobeFits compares what was said of blacklists with what modprobe does.
+func modprobeFits(a agreement.Answer) string {
+	for _, l := range a.Loads {
+		m := l.ByModprobe
+		if has(a, "note", "blacklisted-modprobe") != m.Asked || m.Asked && (m.ForDevice || !m.ByName) {
+			return fmt.Sprintf("modprobe loads %s for a device: %v, by its name: %v", l.Module, m.ForDevice, m.ByName)
+		}
+	}
+	return ""
+}
+
 // taintFits compares the letters that were announced with those that the
-// modules got: P and O from the taint finding, E from the signature's, and
-// never F, which says that the load was forced.
+// modules got: P and O from the taint finding, E from the signature's, and F,
+// which stands for a forced load, only from the finding that says its price.
 func taintFits(a agreement.Answer) string {
 	announced := ""
 	for _, f := range a.Findings {
@@ -237,6 +265,8 @@ func taintFits(a agreement.Answer) string {
 			announced += "P"
 		case f.Code == "unsigned", f.Code == "key-not-enrolled", f.Code == "signature-crypto":
 			announced += "E"
+		case f.Code == "unversioned":
+			announced += "F"
 		}
 		if f.Code == "taint" && strings.Contains(f.Message, "O, ") {
 			announced += "O"

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fitout/catalog/module"
+	"fitout/hostops"
+	"fitout/hostops/kmod"
 	"fitout/testdata/agreement"
 )
 
@@ -35,6 +37,9 @@ func insert(path, params string, l *agreement.Load) error {
 	if err != nil {
 		return raw
 	}
+	if l.Labelled {
+		return insertBeside(path, params, r)
+	}
 	fd, err := unix.MemfdCreate("module", unix.MFD_CLOEXEC)
 	if err != nil {
 		return err
@@ -45,6 +50,30 @@ func insert(path, params string, l *agreement.Load) error {
 		return raw
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), params, 0)
+}
+
+// insertBeside unpacks to a labelled file: SELinux gives memory a label of its own.
+func insertBeside(path, params string, plain io.Reader) error {
+	file := path + ".plain"
+	w, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(w, plain); err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = kmod.LabelModule(hostops.Live(nil), file)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}

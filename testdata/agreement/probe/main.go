@@ -2,7 +2,7 @@
 // packages, as workflow does for an image, and then hands the modules to the
 // kernel itself: a bare finit_module each, nothing between.
 //
-//	probe CELLS-DIRECTORY >ANSWERS
+//	probe CELLS-DIRECTORY [CELL] >ANSWERS
 package main
 
 import (
@@ -25,13 +25,14 @@ import (
 )
 
 func main() {
-	if err := probe(os.Args[1], os.Stdout); err != nil {
+	if err := probe(os.Args[1], os.Args[2:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(1)
 	}
 }
 
-func probe(dir string, out *os.File) error {
+// probe answers all cells or, as a process with fewer rights, the one named.
+func probe(dir string, only []string, out *os.File) error {
 	text, err := os.ReadFile(filepath.Join(dir, "cells.json"))
 	if err != nil {
 		return err
@@ -43,6 +44,15 @@ func probe(dir string, out *os.File) error {
 	p := &prober{dir: dir, node: hostops.Live(nil), kernels: map[string]*kmod.Kernel{}}
 	enc := json.NewEncoder(out)
 	for _, c := range cells {
+		if len(only) > 0 && c.Name != only[0] {
+			continue
+		}
+		if len(only) == 0 && c.As != agreement.Root {
+			if err := askAs(c, dir, out); err != nil {
+				return fmt.Errorf("%s: %w", c.Name, err)
+			}
+			continue
+		}
 		a, err := p.ask(c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
@@ -63,6 +73,11 @@ type prober struct {
 // ask gets both answers for one cell.
 func (p *prober) ask(c agreement.Cell) (*agreement.Answer, error) {
 	a := &agreement.Answer{Cell: c.Name, Kernel: c.Kernel, Running: c.Kernel == p.node.Kernel.Release()}
+	if c.Enforce {
+		if err := enforceSELinux(filepath.Join(p.dir, "selinux.policy")); err != nil {
+			return nil, err
+		}
+	}
 	if c.Disable {
 		if err := os.WriteFile("/proc/sys/kernel/modules_disabled", []byte("1"), 0o644); err != nil {
 			return nil, err
@@ -167,21 +182,15 @@ func (p *prober) load(c agreement.Cell, k *kmod.Kernel, files []file, a *agreeme
 	policy := kmod.ReadPolicy(p.node)
 	var in []string
 	for _, f := range files {
-		log, _ := kmod.OpenLog(p.node)
 		l := agreement.Load{Module: f.module, Path: f.path}
-		err := insert(f.path, strings.Join(c.Parameters[f.module], " "), &l)
-		for _, line := range log.Lines() {
-			l.Log = append(l.Log, line.Text)
+		if policy.ModprobeBlacklisted[f.module] != "" || slices.Contains(policy.Blacklisted, f.module) {
+			l.ByModprobe = byModprobe(f.module)
 		}
-		_ = log.Close()
-		if err != nil {
-			info, _ := module.ReadFile(f.path)
-			r := kmod.Explain(kmod.Attempt{Module: f.module, Path: f.path, Err: err, Log: l.Log, Policy: &policy, Info: info, Tables: k.Tables})
-			l.Errno, l.Code = r.Errno, r.Code
-			if l.Errno == "" {
-				l.Errno = err.Error()
-			}
-		} else {
+		if policy.SELinux == "enforcing" {
+			p.unlabelled(&l, k, &policy)
+		}
+		err := p.try(&l, c, k, &policy)
+		if err == nil {
 			in = append(in, f.module)
 			l.Taint, _ = p.node.ReadString(path.Join("/sys/module", f.module, "taint"))
 		}
@@ -193,6 +202,27 @@ func (p *prober) load(c agreement.Cell, k *kmod.Kernel, files []file, a *agreeme
 	for _, m := range slices.Backward(in) {
 		remove(m)
 	}
+}
+
+// try is one finit_module, and fitout's words for its answer.
+func (p *prober) try(l *agreement.Load, c agreement.Cell, k *kmod.Kernel, policy *kmod.Policy) error {
+	log, _ := kmod.OpenLog(p.node)
+	err := insert(l.Path, strings.Join(c.Parameters[l.Module], " "), l)
+	l.Log = nil
+	for _, line := range log.Lines() {
+		l.Log = append(l.Log, line.Text)
+	}
+	_ = log.Close()
+	if err == nil {
+		return nil
+	}
+	info, _ := module.ReadFile(l.Path)
+	r := kmod.Explain(kmod.Attempt{Module: l.Module, Path: l.Path, Err: err, Log: l.Log, Policy: policy, Info: info, Tables: k.Tables, Label: label(l.Path)})
+	l.Errno, l.Code = r.Errno, r.Code
+	if l.Errno == "" {
+		l.Errno = err.Error()
+	}
+	return err
 }
 
 func exists(p string) bool {
