@@ -327,11 +327,13 @@ func (s rootSpec) lacks(name string) bool {
 	return slices.Contains(s.Remove, name) || len(s.Only) > 0 && !slices.Contains(s.Only, name)
 }
 
-// stageKernel links the kernel's image and modules into the root, without those
+// stageKernel links the kernel's image, configuration and modules into the root, without those
 // that it lacks, and makes the module tables anew.
 func stageKernel(dir string, k debian.Kernel, lacks func(module string) bool) error {
-	if err := os.Link(k.Vmlinuz(), filepath.Join(dir, "boot", "vmlinuz-"+k.Release)); err != nil {
-		return err
+	for _, file := range []string{k.Vmlinuz(), k.Config()} {
+		if err := os.Link(file, filepath.Join(dir, "boot", filepath.Base(file))); err != nil {
+			return err
+		}
 	}
 	to := filepath.Join(dir, "usr/lib/modules", k.Release)
 	err := filepath.WalkDir(k.Modules(), func(p string, d fs.DirEntry, err error) error {

@@ -37,6 +37,9 @@ type Kernel struct {
 // Vmlinuz is the path of the kernel's image.
 func (k Kernel) Vmlinuz() string { return filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release) }
 
+// Config is the path of the configuration it was built with.
+func (k Kernel) Config() string { return filepath.Join(k.Dir, "boot", "config-"+k.Release) }
+
 // Modules is the path of its modules directory.
 func (k Kernel) Modules() string { return filepath.Join(k.Dir, "lib", "modules", k.Release) }
 
