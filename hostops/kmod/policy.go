@@ -33,6 +33,7 @@ func ReadPolicy(n *hostops.Node) Policy {
 	config := ModprobeConfig(n)
 	p.ModprobeBlacklisted = modprobeBlacklisted(config, line)
 	p.AllowUnsupported = allowUnsupported(config, line)
+	p.SELinuxDomain, p.SELinuxDenies = selinuxDomain(n)
 	p.Keys, p.KeysKnown = readKeys(n)
 	return p
 }

@@ -150,6 +150,20 @@ func TestBlacklistFilesAreModprobesOnly(t *testing.T) {
 	require.Equal(t, map[string]string{"snd_pcsp": "/etc/modprobe.d/site.conf"}, p.ModprobeBlacklisted)
 }
 
+func TestDomainOfAPolicyThatKnowsNoModuleLoading(t *testing.T) {
+	n := newNode(t)
+	put(t, n, "/sys/fs/selinux/enforce", "1")
+	put(t, n, "/proc/self/attr/current", "system_u:system_r:container_t:s0:c1,c2\x00")
+	put(t, n, "/sys/fs/selinux/deny_unknown", "0")
+	require.False(t, kmod.ReadPolicy(n).SELinuxDenies, "what the policy does not know is allowed")
+	put(t, n, "/sys/fs/selinux/deny_unknown", "1")
+	p := kmod.ReadPolicy(n)
+	require.True(t, p.SELinuxDenies)
+	require.Equal(t, "system_u:system_r:container_t:s0:c1,c2", p.SELinuxDomain)
+	put(t, n, "/sys/fs/selinux/enforce", "0")
+	require.False(t, kmod.ReadPolicy(n).SELinuxDenies)
+}
+
 func TestOptionsOfAKernelsBuild(t *testing.T) {
 	n := newNode(t)
 	open := func() *kmod.Kernel {

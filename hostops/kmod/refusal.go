@@ -29,8 +29,8 @@ type Attempt struct {
 
 // cause is one reason for an errno. The first row that fits is taken: its
 // pattern is in the log, and its condition holds. In the texts $1 and $2 are the
-// pattern's groups, {module} and {path} the file, {signer} its signature
-// and {label} its SELinux label.
+// pattern's groups, {module} and {path} the file, {signer} its signature,
+// {label} its SELinux label and {domain} that of this process.
 type cause struct {
 	errno     unix.Errno
 	line      *regexp.Regexp
@@ -151,6 +151,8 @@ var causes = []cause{
 		"SELinux denies loading a file with the label $1 ({path}); module files carry modules_object_t", "chcon -t modules_object_t {path}"},
 	{unix.EACCES, avcLockdown, nil, "lockdown",
 		"the SELinux policy denies it ($1)", signIt},
+	{unix.EACCES, nil, func(a *Attempt) bool { return a.Policy != nil && a.Policy.SELinuxDenies }, "selinux-denied",
+		"SELinux does not let this process ({domain}) load modules, whatever their label", runUnconfined},
 	{unix.EACCES, nil, func(a *Attempt) bool { return a.Policy != nil && a.Policy.SELinux != "" }, "selinux-label",
 		"SELinux denies loading {path}, whose label is {label}; module files carry modules_object_t", "chcon -t modules_object_t {path}, and look at the audit log (ausearch -m avc -ts recent)"},
 	{unix.EACCES, nil, nil, "not-permitted",
@@ -180,6 +182,13 @@ func unsignedFile(a *Attempt) bool { return a.Info != nil && a.Info.Signature ==
 func unsupported(a *Attempt) bool {
 	return a.Policy != nil && a.Policy.AllowUnsupported != nil && !*a.Policy.AllowUnsupported &&
 		a.Info != nil && a.Info.Supported == ""
+}
+
+func domain(a *Attempt) string {
+	if a.Policy == nil {
+		return ""
+	}
+	return a.Policy.SELinuxDomain
 }
 
 func needsLoaded(a *Attempt) bool { return provider(a) != "" }
@@ -215,7 +224,7 @@ func Explain(a Attempt) *Refusal {
 		}
 		r.Code = c.code
 		fill := strings.NewReplacer("{module}", a.Module, "{path}", a.Path, "{signer}", signer(a.Info),
-			"{label}", cmp.Or(a.Label, "not set"),
+			"{label}", cmp.Or(a.Label, "not set"), "{domain}", domain(&a),
 			"{provider}", provider(&a), "$1", at(groups, 1), "$2", at(groups, 2))
 		r.Cause, r.Cure = fill.Replace(c.says), fill.Replace(c.fix)
 		return r

@@ -58,6 +58,7 @@ var refusals = []struct {
 	// Flatcar#783
 	{"lockdown by SELinux", unix.EACCES, []string{`audit: type=1400 audit(1.1:1): avc:  denied  { integrity } for pid=1 comm="modprobe" lockdown_reason="unsigned module loading" scontext=a tcontext=a tclass=lockdown permissive=0`}, root, false, "lockdown", "unsigned module loading"},
 	{"a domain that may load nothing", unix.EACCES, []string{`audit: type=1400 audit(1.1:1): avc:  denied  { module_load } for  pid=1 comm="fitout" path="/x.ko" scontext=system_u:system_r:container_t:s0:c1,c2 tcontext=system_u:object_r:modules_object_t:s0 tclass=system permissive=0`}, root, true, "selinux-denied", "container_t"},
+	{"the same, auditd has the line", unix.EACCES, nil, kmod.Policy{HasCapability: true, SELinux: "enforcing", SELinuxDenies: true, SELinuxDomain: "u:r:container_t:s0"}, true, "selinux-denied", "u:r:container_t:s0"},
 	// mod_sysfs_init, kernel/module/sysfs.c
 	{"name of a built-in", unix.EINVAL, []string{"mousedev: module is already loaded"}, root, true, "builtin", "mousedev is built into this kernel"},
 	{"denied, auditd has the line", unix.EACCES, nil, kmod.Policy{HasCapability: true, SELinux: "enforcing"}, true, "selinux-label", "chcon -t modules_object_t /x.ko"},

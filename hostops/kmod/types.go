@@ -85,6 +85,10 @@ type Policy struct {
 	ModulesDisabled bool
 	HasCapability   bool   // CAP_SYS_MODULE in the effective set
 	SELinux         string // "enforcing", "permissive", "" when absent
+	// SELinuxDomain is this process's own context; SELinuxDenies says that the
+	// policy forbids it to load even what is labelled as a module.
+	SELinuxDomain string
+	SELinuxDenies bool
 	// AllowUnsupported is SUSE's modprobe policy: nil when the host has none.
 	AllowUnsupported *bool
 	// Keys that count for modules on this kernel, and the keyrings they were

@@ -206,7 +206,7 @@ var needs = []row{
 var hosts = []row{
 	{name: "on the kernel's blacklist", make: debians("ifb"), modules: []string{"ifb"}, plain: "blacklisted", plus: "blacklisted"},
 	{name: "on modprobe's blacklist, command line", make: debians("nlmon"), modules: []string{"nlmon"}, plain: "ok", plus: "ok"},
-	{name: "on modprobe's blacklist, file", make: debians("vcan"), modules: []string{"vcan"}, plain: "ok", plus: "ok"},
+	{name: "on modprobe's blacklist, file", make: debians("veth"), modules: []string{"veth"}, plain: "ok", plus: "ok"},
 	{name: "a built-in's name", make: named("mousedev"), modules: []string{"mousedev"}, plain: "builtin", plus: "builtin"},
 	{name: "a built-in's name that the kernel does not watch", make: named("pps_core"), modules: []string{"pps_core"}, plain: "builtin", plus: "builtin",
 		why: "the kernel refuses a name only when it stands in /sys/module, and built-ins without parameters do not; the built-in code stays all the same, and nothing is replaced"},
@@ -215,7 +215,7 @@ var hosts = []row{
 // blacklists are what these rows find on the machine.
 const blacklistWords = "module_blacklist=ifb modprobe.blacklist=nlmon"
 
-var blacklistFile = map[string]string{"/etc/modprobe.d/agreement.conf": "blacklist vcan\n"}
+var blacklistFile = map[string]string{"/etc/modprobe.d/agreement.conf": "blacklist veth\n"}
 
 // debians makes a row of a module of the kernel itself.
 func debians(name string) func(*material, string) files {

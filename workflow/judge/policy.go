@@ -229,9 +229,7 @@ func (x *examination) checkPolicy() {
 			x.add(finding.New("unsupported-flag", m.Info.Name).With(fmt.Sprintf("supported=%q in the module", m.Info.Supported), "allow_unsupported_modules is 0"))
 		}
 	}
-	if p.SELinux == "enforcing" {
-		x.add(finding.New("selinux-label", "set and read back when they are staged"))
-	}
+	x.checkSELinux(p)
 	found := x.findings[before:]
 	if i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Severity != finding.Note }); i >= 0 {
 		x.check("policy", Fails, "%s", found[i].Message)
@@ -252,6 +250,20 @@ func (x *examination) checkThisBoot(p *kmod.Policy) {
 		}
 		x.add(f)
 	}
+}
+
+// checkSELinux says which label the files need, and whether the policy lets
+// this process load files of that label at all.
+func (x *examination) checkSELinux(p *kmod.Policy) {
+	if p.SELinux != "enforcing" {
+		return
+	}
+	if x.in.Policy != nil && p.SELinuxDenies {
+		x.add(finding.New("selinux-denied", "this driver").With("the policy was asked: " + p.SELinuxDomain + " may not load what is labelled modules_object_t").
+			Cured("run fitout from a login shell or a unit without a confined domain, or have the policy allow module_load to this one"))
+		return
+	}
+	x.add(finding.New("selinux-label", "set and read back when they are staged"))
 }
 
 // checkTaint says which letters a load adds (Documentation/admin-guide/

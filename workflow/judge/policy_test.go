@@ -169,6 +169,21 @@ func TestSELinuxLabelIsTold(t *testing.T) {
 	require.Contains(t, mustFind(t, j, "selinux-label").Message, "modules_object_t")
 }
 
+func TestSELinuxDomainThatMayNotLoadModules(t *testing.T) {
+	confined := func(p *kmod.Policy) {
+		p.SELinux, p.SELinuxDenies, p.SELinuxDomain = "enforcing", true, "system_u:system_r:container_t:s0:c1,c2"
+	}
+	j := under(t, policyWith(confined), realModule(t, k57, "dummy.ko"))
+	require.Equal(t, finding.Blocked, j.Verdict)
+	f := mustFind(t, j, "selinux-denied")
+	require.Contains(t, f.Evidence[0], "container_t")
+	require.NotContains(t, f.Hint, "setenforce", "the policy is not switched off")
+	require.Equal(t, Fails, checked(t, j, "policy").Result)
+
+	j = under(t, policyWith(func(p *kmod.Policy) { confined(p); p.SELinux = "permissive" }), realModule(t, k57, "dummy.ko"))
+	require.Equal(t, finding.OK, j.Verdict)
+}
+
 func TestKernelBlacklistRefusesAndModprobeBlacklistDoesNot(t *testing.T) {
 	j := under(t, policyWith(func(p *kmod.Policy) { p.Blacklisted = []string{"dummy"} }), realModule(t, k57, "dummy.ko"))
 	require.Equal(t, finding.Blocked, j.Verdict)
