@@ -47,6 +47,7 @@ var (
 	avcLockdown   = regexp.MustCompile(`avc: +denied +\{ (?:integrity|confidentiality) \}.*lockdown_reason="([^"]+)"`)
 	lockdownLine  = regexp.MustCompile(`Lockdown: .*(unsigned module loading) is restricted`)
 	unavailable   = regexp.MustCompile(`Loading of (?:module with unavailable key|\S+) is rejected`)
+	vermagicLine  = regexp.MustCompile(`version magic '(.*)' should be '(.*)'`)
 	unsignedLine  = regexp.MustCompile(`Loading of unsigned module is rejected`)
 )
 
@@ -62,7 +63,9 @@ const (
 // unsupported crypto and NVIDIA are from kernel/module/{main,signing}.c, the
 // SELinux hooks and the vendors' issue trackers.
 var causes = []cause{
-	{unix.ENOEXEC, regexp.MustCompile(`version magic '(.*)' should be '(.*)'`), nil, "vermagic-flags",
+	{unix.ENOEXEC, vermagicLine, otherRelease, "vermagic-release",
+		`it was built for "$1", this kernel is "$2", and without symbol versions the kernel compares the release`, otherBuild},
+	{unix.ENOEXEC, vermagicLine, nil, "vermagic-flags",
 		`it was built for "$1", this kernel is "$2"`, otherBuild},
 	{unix.ENOEXEC, regexp.MustCompile(`section size must match the kernel's built struct module size`), nil, "struct-module-size",
 		"it was built for a kernel of another configuration (struct module has another size)", otherBuild},
@@ -189,6 +192,18 @@ func domain(a *Attempt) string {
 		return ""
 	}
 	return a.Policy.SELinuxDomain
+}
+
+// otherRelease says that the two version magics differ in their first word alone.
+func otherRelease(a *Attempt) bool {
+	for _, line := range a.Log {
+		if m := vermagicLine.FindStringSubmatch(line); m != nil {
+			_, module, _ := strings.Cut(m[1], " ")
+			_, kernel, _ := strings.Cut(m[2], " ")
+			return module == kernel
+		}
+	}
+	return false
 }
 
 func needsLoaded(a *Attempt) bool { return provider(a) != "" }

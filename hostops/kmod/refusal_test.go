@@ -23,6 +23,7 @@ var refusals = []struct {
 	says   string // part of the cause or cure
 }{
 	{"vermagic flags", unix.ENOEXEC, []string{"x: version magic '4.4.59+ SMP preempt mod_unload ' should be '4.4.59+ SMP mod_unload '"}, root, true, "vermagic-flags", "4.4.59+ SMP preempt mod_unload"},
+	{"another release, no symbol versions", unix.ENOEXEC, []string{"x: version magic '6.9.0-57-amd64 SMP preempt mod_unload modversions ' should be '6.1.0-57-amd64 SMP preempt mod_unload modversions '"}, root, true, "vermagic-release", "6.9.0-57-amd64"},
 	{"module_layout", unix.ENOEXEC, []string{"x: disagrees about version of symbol module_layout"}, root, true, "symbol-crc", "module_layout"},
 	{"another symbol", unix.EINVAL, []string{"x: disagrees about version of symbol register_netdevice", "x: Unknown symbol register_netdevice (err -22)"}, root, true, "symbol-crc", "register_netdevice"},
 	{"struct module", unix.ENOEXEC, []string{"module x: .gnu.linkonce.this_module section size must match the kernel's built struct module size at run time"}, root, true, "struct-module-size", "size"},
