@@ -186,6 +186,7 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 		if err != nil {
 			return err
 		}
+		sweep(n, path.Dir(dst))
 		out.Line("firmware " + f.Name)
 	}
 	for _, m := range a.Made {
@@ -196,6 +197,13 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 		}
 	}
 	return nil
+}
+
+// sweep deletes what a writer that was killed left half written.
+func sweep(n *hostops.Node, dir string) {
+	for _, left := range n.Glob(dir + "/.fitout-*.tmp") {
+		_ = n.Remove(left)
+	}
 }
 
 func (a *PutFirmware) aside(name string) string {
@@ -239,6 +247,10 @@ func (a *PutFirmware) Done(_ context.Context, n *hostops.Node) (bool, error) {
 func (a *PutFirmware) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 	var changed []string
 	dir := firmwareDir(a.State)
+	for _, f := range a.Files {
+		sweep(n, path.Dir(path.Join(dir, f.Name)))
+		pruneDirs(n, path.Dir(path.Join(dir, f.Name)), a.State)
+	}
 	for _, m := range a.Made {
 		if !m.there(n) {
 			continue

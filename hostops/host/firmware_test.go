@@ -28,6 +28,22 @@ func TestFirmwareLiesUnderTheVeryNameTheKernelAsksFor(t *testing.T) {
 	require.Equal(t, "/var/lib/fitout/firmware", firmwarePath(n))
 }
 
+// Seen where the runner was killed in the middle of writing a firmware file.
+func TestHalfWrittenFirmwareIsSweptAway(t *testing.T) {
+	const left = "/var/lib/fitout/firmware/vendor/.fitout-583190398.tmp"
+	n := node(t, hosts.Debian())
+	a := firmware(t, n, "d", "vendor/fw.bin", "x")
+	require.NoError(t, a.Prepare(context.Background(), n))
+	require.NoError(t, n.WriteFile(left, []byte("x"), 0o644))
+	undo(t, n, []hostops.Action{a})
+	require.False(t, n.Exists("/var/lib/fitout/firmware"))
+
+	require.NoError(t, n.WriteFile(left, []byte("x"), 0o644))
+	apply(t, n, []hostops.Action{firmware(t, n, "d", "vendor/fw.bin", "x")})
+	require.True(t, n.Exists("/var/lib/fitout/firmware/vendor/fw.bin"))
+	require.False(t, n.Exists(left))
+}
+
 // A boot between a run and its undoing has told the kernel of the directory.
 func TestUndoneFirmwareIsNoLongerLookedForEvenAfterABoot(t *testing.T) {
 	for name, before := range map[string]string{"no path of its own": "", "the host's own": "/opt/fw"} {
