@@ -31,6 +31,7 @@ func TestOSTreeHostThroughItsUpdates(t *testing.T) {
 	h := ostreeHost{start(t, vm.Config{
 		Disk: &vm.Disk{Image: image, Loader: ostree.Loader}, Devices: []string{"e1000e,addr=05.0"}, Media: map[string]string{"drivers": drivers},
 	})}
+	before := h.kept()
 
 	t.Run("persist keeps it beside a read-only /usr", func(t *testing.T) {
 		h := h.on(t)
@@ -98,6 +99,11 @@ func TestOSTreeHostThroughItsUpdates(t *testing.T) {
 		h.ok("systemctl stop ostree-finalize-staged")
 		require.Contains(t, h.ok("journalctl -b -u ostree-finalize-staged --no-pager"), "kernel "+lost.Release+" refused")
 	})
+	t.Run("remove leaves no trace", func(t *testing.T) {
+		h := h.on(t)
+		h.ok("fitout remove e1000e --yes; rm -f /root/answers.yaml")
+		require.Equal(t, before, h.kept())
+	})
 }
 
 // ostreeHost is a libostree host with driver images on a disk.
@@ -125,6 +131,15 @@ func (h ostreeHost) reboots(k debian.Kernel, driver string) {
 	require.NoError(h.t, h.Reboot())
 	require.Equal(h.t, k.Release, h.ok("uname -r"))
 	require.Equal(h.t, driver, h.driver("05.0"))
+}
+
+// kept is what outlives a reboot: /etc, and the names in /var but for logs and
+// fitout's record of what was done and accepted.
+func (h ostreeHost) kept() string {
+	h.t.Helper()
+	return h.ok(`find /etc -type f ! -name .updated -exec sha256sum {} + | sort -k 2
+find /etc -type l -printf '%p -> %l\n' | sort
+find /var \( -path /var/log -o -path /var/lib/systemd -o -path /var/lib/fitout/runs -o -path /var/lib/fitout/licences.json \) -prune -o -print | grep -vx /var/lib/fitout | sort`)
 }
 
 // sameVersions are two kernels, the older first, for which a module was built
