@@ -22,9 +22,10 @@ func (n node) activeImage() string {
 }
 
 // An Elemental node, its root the read-only image that the toolkit makes: a
-// driver kept there survives a reboot and an upgrade to another kernel, beside a
-// broken file in /oem; an upgrade that would lose it is stopped where strict is
-// on, and told before the reboot where it is not.
+// driver kept there survives reboots and upgrades to other kernels, beside a
+// broken file in /oem; an upgrade that would lose the driver is stopped where
+// strict is on, and told before the reboot where it is not; the fallback entry has
+// the driver; what is removed is gone.
 func TestElementalNodeThroughItsUpgrades(t *testing.T) {
 	t.Parallel()
 	stock := kernel(t, debian.Stock)
@@ -43,10 +44,12 @@ func TestElementalNodeThroughItsUpgrades(t *testing.T) {
 		Devices: []string{"e1000e,addr=05.0"},
 		Media:   map[string]string{"os": osImages, "drivers": drivers},
 	})
+	before := n.keptFiles()
 	// With this toolkit it costs the other hooks nothing, unless they are strict.
 	n.ok(`printf 'name: broken\nstages:\n  boot:\n  - commands:\n    - echo a: b: c\n' >/oem/50_broken.yaml`)
 	require.Equal(t, "", n.driver("05.0"))
-	n.apply(0, answer{id: e1000eID, image: "oci:/media/drivers:1", when: "load-now+persist", licence: "e1000e"})
+	keep := answer{id: e1000eID, image: "oci:/media/drivers:1", when: "load-now+persist", licence: "e1000e"}
+	n.apply(0, keep)
 	require.Equal(t, "e1000e", n.driver("05.0"))
 	hook := n.ok("cat /oem/95_fitout_e1000e.yaml")
 
@@ -83,11 +86,59 @@ func TestElementalNodeThroughItsUpgrades(t *testing.T) {
 		require.Contains(t, said, oldest.Release)
 		require.Contains(t, said, "e1000e")
 	})
-	t.Run("and told before the reboot where it is not", func(t *testing.T) {
+	t.Run("a second upgrade", func(t *testing.T) {
+		n := n.on(t)
+		upgrade(n, 0, "--system file:///media/os/first.img")
+		require.Equal(t, "3/snapshot.img", n.activeImage())
+		require.NoError(t, n.Boot(older))
+		inImage(n, older)
+		require.NotContains(t, n.ok("fitout status"), "DRIFT")
+	})
+	t.Run("an upgrade without a build is told before the reboot where strict is not on", func(t *testing.T) {
 		n := n.on(t)
 		upgrade(n, 0, "--system file:///media/os/uncovered.img")
 		require.Contains(t, n.ok("fitout status"), "THE NEW OS IMAGE LACKS e1000e")
-		require.Contains(t, n.exits(6, "fitout check"), "Kernel "+oldest.Release, "the image that boots next is looked into")
+		require.Contains(t, n.ok("fitout needs-reboot"), "LACKS e1000e for kernel "+oldest.Release)
+		require.Contains(t, n.ok("cat /run/motd.d/fitout"), oldest.Release)
+		said := n.exits(6, "fitout check")
+		require.Contains(t, said, "Kernel "+oldest.Release, "the image that boots next is looked into")
+		require.Contains(t, said, "THE NEW OS IMAGE LACKS e1000e")
+	})
+	t.Run("the fallback entry has the driver", func(t *testing.T) {
+		n := n.on(t)
+		n.ok("echo 3 >/run/initramfs/elemental-state/fallback; sync")
+		require.NoError(t, n.Boot(older))
+		n.ok("test -e /run/elemental/passive_mode")
+		inImage(n, older)
+		said := n.ok("fitout status; cat /run/motd.d/fitout")
+		require.Contains(t, said, "the next boot starts another OS image")
+		require.Contains(t, said, "THE NEW OS IMAGE LACKS e1000e for kernel "+oldest.Release, "it still is the default")
+
+		n.ok("ln -sfn 3/snapshot.img /run/initramfs/elemental-state/.snapshots/active; sync")
+		n.ok("/run/elemental/persistent/fitout/bin/fitout hook boot")
+		said = n.ok("fitout status; ls /run/motd.d 2>/dev/null || true")
+		for _, word := range []string{"LACKS", "BLOCKED", "next boot starts another", "motd.d/fitout"} {
+			require.NotContains(t, said, word, "it clears itself")
+		}
+		n.exits(20, "fitout needs-reboot")
+	})
+	t.Run("what is removed is gone", func(t *testing.T) {
+		n := n.on(t)
+		n.ok("fitout remove e1000e --yes")
+		require.Equal(t, before, n.keptFiles())
+		require.Equal(t, "", n.ok("find /run/modprobe.d /run/motd.d -name 'fitout*' 2>/dev/null || true"))
+	})
+	t.Run("no room in /oem", func(t *testing.T) {
+		n := n.on(t)
+		n.ok("dd if=/dev/zero of=/run/oem.img bs=1M count=4 2>/dev/null && mke2fs -q -F /run/oem.img && mount -o loop /run/oem.img /oem && ! dd if=/dev/zero of=/oem/full bs=4k 2>/dev/null")
+		n.write("/root/answers.yaml", keep.file())
+		said, code := n.RunFor(5*time.Minute, "fitout --answers-file /root/answers.yaml")
+		require.Equal(t, 6, code, "refused beforehand: %s", said)
+		require.Contains(t, said, "no-space")
+		require.Equal(t, "", n.driver("05.0"))
+		n.ok("umount /oem")
+		require.Equal(t, before, n.keptFiles("/fitout/store", "/fitout/cache"), "but for what was read")
+		require.NotContains(t, n.ok("fitout status"), "DRIFT")
 	})
 }
 
@@ -128,4 +179,15 @@ kill -STOP $hook && sync`)
 	require.Contains(t, said, "rm -r /run/initramfs/elemental-state/.snapshots/2")
 	n.ok("rm -r /run/initramfs/elemental-state/.snapshots/2")
 	require.NotContains(t, n.ok("fitout status"), "LEFT OVER")
+}
+
+// keptFiles are the files of the node that outlive a reboot, but for the records
+// of runs and of accepted terms, and what else is named.
+func (n node) keptFiles(but ...string) string {
+	n.t.Helper()
+	left := ""
+	for _, part := range append(but, "/fitout$", "/fitout/runs", "/fitout/licences.json") {
+		left += " -e " + part
+	}
+	return n.ok("find /oem /run/elemental/persistent | grep -v" + left + " | sort")
 }
