@@ -80,7 +80,7 @@ type host struct {
 
 // start boots the host with a stick that has the driver image in an OCI layout:
 // tag 1 for the first two kernels, tag 2 for the foreign one too.
-func start(t testing.TB, k kernels) host {
+func start(t testing.TB, k kernels, change ...func(*vm.Config)) host {
 	t.Helper()
 	stick := t.TempDir()
 	for tag, ks := range map[string][]debian.Kernel{"1": {k.first, k.covered}, "2": {k.first, k.covered, k.foreign}} {
@@ -90,12 +90,16 @@ func start(t testing.TB, k kernels) host {
 	}
 	image, err := debianhost.Image(k.all(), "e1000e")
 	require.NoError(t, err)
-	return host{t, vm.Start(t, vm.Config{
+	config := vm.Config{
 		Disk:    &vm.Disk{Image: image, Loader: debianhost.Loader},
 		Devices: []string{"e1000e,addr=05.0"},
 		Tools:   map[string]string{"fitout": program},
 		Media:   map[string]string{"stick": stick},
-	})}
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	return host{t, vm.Start(t, config)}
 }
 
 func (h host) on(t testing.TB) host { return host{t, h.Machine} }

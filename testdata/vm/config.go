@@ -64,6 +64,9 @@ type Config struct {
 	// Registry is host:port of a registry on this host; the machine reaches
 	// it at registry.local:5000. Empty: the machine has no network at all.
 	Registry string
+	// CountsInstructions makes the machine's time that of its instructions, two
+	// nanoseconds each: what it measures does not depend on how busy this host is.
+	CountsInstructions bool
 	// Elemental makes the machine a node of Elemental's toolkit v2 whose first
 	// active image is this file, made by ElementalImage; AlsoInstalled,
 	// RemoveModules and Files do not count then.
@@ -152,12 +155,17 @@ func (c Config) qemuArgs(dir, root string, boot Boot) []string {
 	if cpus == 0 {
 		cpus = 1
 	}
+	threads, clock := "multi", []string(nil)
+	if c.CountsInstructions {
+		threads, clock = "single", []string{"-icount", "shift=1"}
+	}
 	args := []string{
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory),
+		"-machine", "q35", "-accel", "tcg,thread=" + threads, "-cpu", "max,la57=off", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-S",
 		"-kernel", boot.Kernel, "-initrd", boot.Initramfs, "-append", strings.TrimSpace(boot.Options + " " + c.cmdline()),
 		"-qmp", "unix:" + filepath.Join(dir, "qmp") + ",server=on,wait=off",
 	}
+	args = append(args, clock...)
 	for _, port := range []string{"console", "agent"} {
 		args = append(args, "-chardev", "socket,id="+port+",server=on,wait=off,path="+filepath.Join(dir, port), "-serial", "chardev:"+port)
 	}
