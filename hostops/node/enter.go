@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -154,12 +155,13 @@ func (e *EnterMaintenance) awaitHarvester(ctx context.Context, a *api, out hosto
 // is asked again; what it protects is named when time is up.
 func (e *EnterMaintenance) drain(ctx context.Context, a *api, out hostops.Sink) error {
 	said := map[string]bool{}
+	var left []string // after the last round that was answered in time
 	for {
 		pods, err := a.movable(ctx, e.Node)
 		if err == nil && len(pods) == 0 {
 			return nil
 		}
-		var left []string
+		var now []string
 		for _, p := range pods {
 			var why error
 			if p.Metadata.DeletionTimestamp == "" {
@@ -172,15 +174,18 @@ func (e *EnterMaintenance) drain(ctx context.Context, a *api, out hostops.Sink) 
 			if why != nil {
 				text += ": " + why.Error()
 			}
-			left = append(left, text)
+			now = append(now, text)
 			if !said[text] {
 				said[text] = true
 				out.Line("evicting " + text)
 			}
 		}
+		if err == nil && ctx.Err() == nil {
+			left = now
+		}
 		if werr := pause(ctx); werr != nil {
-			if err != nil {
-				return fmt.Errorf("draining %s: not done in %s: %w", e.Node, e.DrainLimit, err)
+			if len(left) == 0 {
+				return fmt.Errorf("draining %s: not done in %s: %w", e.Node, e.DrainLimit, cmp.Or(err, werr))
 			}
 			return fmt.Errorf("draining %s: not done in %s; still there: %s", e.Node, e.DrainLimit, strings.Join(left, "; "))
 		}
