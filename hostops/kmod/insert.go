@@ -67,13 +67,26 @@ var errKilled = errors.New("the kernel ended the calling thread")
 
 // onOwnThread makes a call on a thread of its own. A crash in the kernel ends
 // the thread that made the call, and none of the process's others: somebody has
-// to look after it.
+// to look after it. It is never the first thread, whose end would empty the
+// process's /proc/self.
 func onOwnThread(call func() error) error {
 	thread, done := make(chan int, 1), make(chan error, 1)
-	go func() {
+	held := make(chan struct{})
+	own := func() {
 		runtime.LockOSThread()
+		close(held)
 		thread <- unix.Gettid()
 		done <- call()
+	}
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			own()
+			return
+		}
+		go own()
+		<-held
+		runtime.UnlockOSThread()
 	}()
 	tid := <-thread
 	tick := time.NewTicker(100 * time.Millisecond)
