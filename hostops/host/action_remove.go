@@ -184,12 +184,14 @@ func (a *TakeOut) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 	return a.reload(ctx, n)
 }
 
-// stopUnits stops the units that are about to go. One that is not running
-// cannot be stopped, and need not be.
+// stopUnits stops the units that are about to go, and has systemd forget how they
+// ended: a failed one would be listed for ever. One that is not running cannot be
+// stopped, and need not be.
 func (a *TakeOut) stopUnits(ctx context.Context, n *hostops.Node) {
 	for _, f := range a.Files {
 		if name := path.Base(f.Path); f.Link == "" && (strings.HasSuffix(name, ".path") || strings.HasSuffix(name, ".service")) {
 			_ = systemctl(ctx, n, "stop", name)
+			_ = systemctl(ctx, n, "reset-failed", name)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 func TestUpgradePastTheGateOnDebian(t *testing.T) {
 	k := someKernels(t)
 	h := start(t, k)
+	h.ok("rmdir /etc/modprobe.d") // a directory that fitout has to make itself
+	before := h.files(k)
 	h.apply("1", "load-now+persist")
 	h.steps(
 		part{"a gate that cannot read its state refuses, and says how to go on", func(h host) { damaged(h, k.first) }},
@@ -31,7 +33,29 @@ func TestUpgradePastTheGateOnDebian(t *testing.T) {
 			require.Equal(h.t, "e1000e", h.driver())
 			require.Empty(h.t, h.ok("cat /run/motd.d/fitout 2>/dev/null || true"))
 			require.NotContains(h.t, h.ok("fitout status --exit-code"), "BLOCKED")
+		}},
+		part{"remove leaves the file system as it was", func(h host) {
+			h.ok("fitout remove e1000e --yes")
+			require.Empty(h.t, h.driver())
+			require.Equal(h.t, before, h.files(k))
+			h.exits(4, "systemctl status fitout-drivers.service")
 		}})
+}
+
+// files are the host's: where each is, its kind, mode, owner and target, and its
+// content in /etc, /boot and the first kernel's modules. What changes by itself
+// is left out, and what other kernels brought; so are the history of the runs
+// and of the licences, which fitout leaves.
+func (h host) files(k kernels) string {
+	h.t.Helper()
+	var others strings.Builder
+	for _, o := range []debian.Kernel{k.covered, k.twin, k.foreign} {
+		others.WriteString(" -o -name '*" + o.Release + "*'")
+	}
+	return h.ok(`cd / && find . -xdev \( -path ./proc -o -path ./sys -o -path ./run -o -path ./tmp -o -path ./var/tmp -o -path ./var/log -o -path ./var/cache -o -path ./root \
+	-o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/lib/systemd -o -path ./var/lib/fitout/runs -o -path ./var/lib/fitout/licences.json \
+	-o -name 'vmlinuz*' -o -name 'initrd.img*'` + others.String() + ` \) -prune -o ! -path ./var/lib/fitout -printf '%p %M %U %l\n' | sort
+find etc boot/config-` + k.first.Release + ` lib/modules/` + k.first.Release + ` -type f -exec sha256sum {} + | sort -k 2`)
 }
 
 // byHand puts a kernel's files in place without dpkg, which asks no gate.
