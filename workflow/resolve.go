@@ -250,8 +250,8 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 	return x, nil
 }
 
-// authFiles are the credential files to ask: that of the answers, then those of
-// the logins of this session.
+// authFiles are the credential files to ask: that of the answers, then those
+// that were typed in the wizard.
 func (e *Engine) authFiles(a *answers.Answers) []string {
 	if a.Secrets.RegistryAuth == nil {
 		return e.logins
