@@ -36,7 +36,7 @@ func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 	a := answers.Default()
 	a.AcceptRisks = slices.Clone(r.Driver.Risks)
 	for _, digest := range r.Driver.Licences {
-		a.Licences = append(a.Licences, answers.Licence{ID: r.Driver.Name, Digest: digest, Accepted: true})
+		a.Licences = append(a.Licences, answers.Licence{ID: r.Driver.Name, Digest: digest, Accepted: true, How: answers.FromRecord})
 	}
 	for _, id := range r.Driver.DeviceIDs {
 		rule := answers.Rule{Match: answers.Match{ID: id}, When: when, PersistIn: r.Driver.PersistIn,

@@ -212,12 +212,12 @@ func (c *Choices) Accept(l workflow.Licence, by string, at time.Time) {
 	c.Who = by
 	for i, have := range c.Licences {
 		if have.Digest == l.Digest {
-			c.Licences[i].By, c.Licences[i].At = by, at.UTC().Truncate(time.Second)
-			return
+			c.Licences = slices.Delete(c.Licences, i, i+1)
+			break
 		}
 	}
 	c.Licences = append(c.Licences, answers.Licence{
-		ID: l.ID, Digest: l.Digest, Accepted: true, By: by, At: at.UTC().Truncate(time.Second),
+		ID: l.ID, Digest: l.Digest, Accepted: true, By: by, At: at.UTC().Truncate(time.Second), How: answers.OnScreen,
 	})
 }
 

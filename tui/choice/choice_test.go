@@ -102,6 +102,7 @@ func TestLicenceOfWhatWasNotChosenIsNotInTheAnswers(t *testing.T) {
 	c.Accept(l, "jane", time.Date(2026, 11, 30, 14, 2, 0, 0, time.UTC))
 	require.Len(t, c.Answers().Licences, 1)
 	require.Equal(t, "jane", c.Answers().Licences[0].By)
+	require.Equal(t, answers.OnScreen, c.Answers().Licences[0].How)
 	c.Kinds[0].Pick = choice.Leave
 	require.Empty(t, c.Answers().Licences)
 }

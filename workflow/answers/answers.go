@@ -98,7 +98,17 @@ type Licence struct {
 	Accepted bool      `yaml:"accepted" json:"accepted" doc:"Whether it was accepted."`
 	By       string    `yaml:"by,omitempty" json:"by,omitempty" doc:"Who decided."`
 	At       time.Time `yaml:"at,omitempty" json:"at,omitzero" doc:"When."`
+	// How it came to this node, one of the words below; not in a file, which comes
+	// to other nodes too.
+	How string `yaml:"-" json:"how,omitempty"`
 }
+
+// How a licence was accepted.
+const (
+	OnScreen   = "screen"       // typed in the wizard
+	InFile     = "answers-file" // as a file of answers says
+	FromRecord = "record"       // with the driver, before the record of licences was lost
+)
 
 // Limits bound a run.
 type Limits struct {

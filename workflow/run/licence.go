@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 // digest, below the state directory.
 const licenceFile = "licences.json"
 
-// Acceptance is a licence text that was accepted: what, by whom, when, and the
+// Acceptance is a licence text that was accepted: what, by whom, when, how, and the
 // digests of the images that came under it in runs of this node.
 type Acceptance struct {
 	answers.Licence
@@ -65,6 +66,7 @@ func acceptLicences(n *hostops.Node, stateDir string, p *plan.Plan) error {
 	changed := false
 	for _, l := range p.Answers.Licences {
 		if l.Accepted && l.Digest != "" && !slices.ContainsFunc(list, func(o Acceptance) bool { return o.Digest == l.Digest }) {
+			l.How = cmp.Or(l.How, answers.InFile)
 			list, changed = append(list, Acceptance{Licence: l}), true
 		}
 	}

@@ -145,6 +145,7 @@ func TestLicenceIsAskedOncePerText(t *testing.T) {
 	record := run.Licences(n, stateDir)
 	require.Len(t, record, 1)
 	require.Equal(t, "ops@example.com", record[0].By)
+	require.Equal(t, answers.InFile, record[0].How)
 	require.Equal(t, []string{"sha256:1e"}, record[0].Images, "the image that came under it")
 
 	require.NoError(t, n.WriteFile(stateDir+"/licences.json", []byte("{"), 0o600))
