@@ -105,11 +105,15 @@ func (s *sink) Progress(done, total int64) {
 	}
 }
 
-// stuck describes, one a line, the threads and children of this process that
-// wait in the kernel uninterruptibly (state D), with where.
+// stuck describes, one a line, the threads of this process and of its children
+// that wait in the kernel uninterruptibly (state D), with where.
 func stuck(n *hostops.Node) []string {
+	threads := n.Glob("/proc/self/task/*/stat")
+	for _, pid := range children(n) {
+		threads = append(threads, n.Glob("/proc/"+pid+"/task/*/stat")...)
+	}
 	var out []string
-	for _, stat := range append(n.Glob("/proc/self/task/*/stat"), children(n)...) {
+	for _, stat := range threads {
 		data, err := n.ReadString(stat)
 		if err != nil {
 			continue
@@ -129,14 +133,12 @@ func stuck(n *hostops.Node) []string {
 	return out
 }
 
-// children are the stat files of this process's child processes.
+// children are the ids of this process's child processes.
 func children(n *hostops.Node) []string {
 	var out []string
 	for _, f := range n.Glob("/proc/self/task/*/children") {
 		list, _ := n.ReadString(f)
-		for pid := range strings.FieldsSeq(list) {
-			out = append(out, "/proc/"+pid+"/stat")
-		}
+		out = append(out, strings.Fields(list)...)
 	}
 	return out
 }
