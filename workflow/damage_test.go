@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fitout/catalog/image"
 	"fitout/testdata/images"
 	"fitout/testdata/nodes"
 	"fitout/workflow"
@@ -76,6 +77,7 @@ func TestDamagedStoreIsNamedWhereTheSourceIsGone(t *testing.T) {
 	code, sum := execute(t, fresh, p)
 	require.Equal(t, workflow.ExitUndone, code, "%+v", sum)
 	require.Contains(t, sum.Message, "is not what was fetched any more")
+	require.Equal(t, image.Unreachable, sum.Cause.Code)
 
 	c, err := e.CheckKernel(t.Context(), "", "")
 	require.NoError(t, err)
@@ -105,6 +107,7 @@ func TestRunWithoutItsImageLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, e.Node.WriteFile(file, []byte(`{"auths":{}}`), 0o600)) // the login is gone
 	code, sum := execute(t, e, p)
 	require.Equal(t, workflow.ExitUndone, code, "%+v", sum.Message)
+	require.Equal(t, image.Unauthorised, sum.Cause.Code)
 	require.Empty(t, stored(t, e))
 	_, held := run.Holder(e.Node)
 	require.False(t, held)

@@ -91,6 +91,9 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// FindingCode is the stable code of the reason.
+func (e *Error) FindingCode() string { return e.Code }
+
 // CodeOf is the code of the first Error in err's chain, "" when there is none.
 func CodeOf(err error) Code {
 	var e *Error

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fitout/workflow"
+	"fitout/workflow/finding"
 	"fitout/workflow/journal"
 	"fitout/workflow/run"
 )
@@ -93,7 +94,7 @@ func (a *app) ended(id string, sum journal.Summary) error {
 		if devices == nil {
 			devices = []journal.DeviceResult{}
 		}
-		if err := a.printJSON("Run", map[string]any{"run": id, "outcome": sum.Outcome, "exit": sum.Exit, "message": sum.Message,
+		if err := a.printJSON("Run", map[string]any{"run": id, "outcome": sum.Outcome, "exit": sum.Exit, "message": sum.Message, "code": sum.Cause.Code,
 			"devices": devices, "notUndone": list(sum.NotUndone)}); err != nil {
 			return err
 		}
@@ -116,6 +117,10 @@ func (a *app) resultText(id string, sum journal.Summary) {
 	a.printf("run %s: %s\n", id, sum.Outcome)
 	if sum.Message != "" {
 		a.printf("%s\n", sum.Message)
+	}
+	if e, ok := finding.Explain(finding.Code(sum.Cause.Code)); ok {
+		a.printf("Cure:  %s\n", e.Cure)
+		a.printf("Help:  fitout explain %s\n", e.Code)
 	}
 	for _, l := range sum.NotUndone {
 		a.printf("  not undone: %s\n", l)

@@ -8,15 +8,10 @@ import (
 // keepLines is how much of a log is kept to look at.
 const keepLines = 2000
 
-// Tale is a run as its journal tells it: the summary, what failed first, the
-// end of the log.
+// Tale is a run as its journal tells it: the summary, and the end of the log.
 type Tale struct {
 	journal.Summary
-	// Cause is the event of the step that failed first; its Event is empty
-	// when none did. The summary's own words about that step are replaced when
-	// the step is undone.
-	Cause journal.Event
-	Log   []string
+	Log []string
 }
 
 // NewTale is the tale of no events.
@@ -26,14 +21,9 @@ func NewTale() Tale { return Tale{Summary: journal.NewSummary()} }
 func (t *Tale) Add(e journal.Event) {
 	t.Summary.Add(e)
 	switch {
-	case e.Event == journal.Start:
-		t.Cause = journal.Event{}
 	case e.Event == journal.Log:
 		t.note(e, e.Message)
 	case e.Event == journal.StepEv && e.State == journal.Failed:
-		if t.Cause.Event == "" {
-			t.Cause = e
-		}
 		t.note(e, "FAILED "+e.Step+": "+e.Message)
 	}
 }

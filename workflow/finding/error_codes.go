@@ -78,8 +78,6 @@ var errorCodes = []Entry{
 		Meaning: "Too many requests came from this address or login.", Cure: "wait, log in, or use a mirror"},
 	{Code: "registry-blocked", Severity: Block, Title: "the registry is blocked here", Sentence: "%s is blocked by this node's registries.conf",
 		Meaning: "The node's administrator forbids the registry.", Cure: "use an allowed registry or a mirror"},
-	{Code: "registry-unreachable", Severity: Block, Title: "the registry cannot be reached", Sentence: "%s cannot be reached",
-		Meaning: "A name that does not resolve, a route, a proxy or a firewall is in the way.", Cure: "check name, route and proxy; or bring the image on a disk: fitout image copy"},
 	{Code: "clock-skew", Severity: Block, Title: "the clocks do not agree", Sentence: "%s: a token or certificate is not valid at this node's time",
 		Meaning: "The node's clock is wrong, mostly after a flat battery.", Cure: "set the clock and try again"},
 	{Code: "corrupt", Severity: Block, Title: "complete, and not readable", Sentence: "%s cannot be read",

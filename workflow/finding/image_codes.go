@@ -66,8 +66,8 @@ var imageCodes = []Entry{
 		Sentence: "%s cannot be reached: %s",
 		Meaning:  "A name that does not resolve, a route, a proxy or a firewall is in the way.",
 		Cure:     "check name, route and proxy; or bring the image on a disk: fitout image copy"},
-	{Code: "untrusted", Severity: Block, Title: "the registry's certificate is not trusted",
-		Sentence: "%s has a certificate that this node does not trust: %s",
-		Meaning:  "Its certificate authority is private, or the node's clock is wrong.",
-		Cure:     "put the authority's certificate into /etc/containers/certs.d/HOST/ca.crt, and check the clock"},
+	{Code: "untrusted", Severity: Block, Title: "the image was not verified",
+		Sentence: "%s was not verified: %s",
+		Meaning:  "Who verifies images here was asked about this digest, and refused it.",
+		Cure:     "take an image that is verified; ask its publisher"},
 }

@@ -12,7 +12,7 @@ var runCodes = []Entry{
 		Cure:     "wait until the upgrade is done"},
 	{Code: "no-space", Severity: Block, Title: "not enough space",
 		Sentence: "%s has %s free, %s are needed",
-		Meaning:  "The run is refused before anything is written.",
+		Meaning:  "A run measures the space before it writes anything. Where the disk fills up in the middle, by what else writes there, the run undoes what it did.",
 		Cure:     "free space there, or remove drivers that are not needed any more"},
 	{Code: "plain-http", Severity: Risk, Risk: "plain-http", Title: "the registry has no TLS",
 		Sentence: "%s would be read over plain HTTP",

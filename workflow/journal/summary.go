@@ -40,8 +40,10 @@ type Summary struct {
 	Exit      int
 	Message   string
 	NotUndone []string
-	// Failed is the index of the step that failed first, -1 for none.
+	// Failed is the index of the step that failed first, -1 for none; Cause is
+	// the event that said so. The step's own words are others once it is undone.
 	Failed int
+	Cause  Event
 	// Devices as the last step that measured them found them. Once that step
 	// is undone, "it works" is no longer so; why one did not work stays.
 	Devices []DeviceResult
@@ -111,7 +113,7 @@ func (s *Summary) start(e Event) {
 	}
 	s.Ended, s.Outcome, s.Exit, s.Message, s.NotUndone = false, "", 0, "", nil
 	s.Rebooting = false
-	s.Current, s.Failed, s.Question, s.Finished = -1, -1, nil, time.Time{}
+	s.Current, s.Failed, s.Cause, s.Question, s.Finished = -1, -1, Event{}, nil, time.Time{}
 	for i, t := range e.Steps {
 		if i >= len(s.Steps) {
 			s.Steps = append(s.Steps, StepState{N: i + 1, State: Pending})
@@ -163,7 +165,7 @@ func (s *Summary) step(e Event) {
 		s.Current = -1
 		st.Ended = e.Time
 		if s.Failed < 0 {
-			s.Failed = i
+			s.Failed, s.Cause = i, e
 		}
 	case Skipped, OK, UndoFail:
 		s.Current = -1

@@ -101,7 +101,7 @@ func (e *Engine) Examine(ctx context.Context, s *workflow.Survey, _ workflow.Kin
 	}
 	ex, ok := e.Images[o.Driver.Name]
 	if !ok {
-		return nil, &workflow.Error{Exit: workflow.ExitUnreachable, Code: "registry-unreachable", Message: "the registry does not answer: " + o.Driver.Name, Hint: "check the network, or take an archive"}
+		return nil, &workflow.Error{Exit: workflow.ExitUnreachable, Code: "unreachable", Message: "the registry does not answer: " + o.Driver.Name, Hint: "check the network, or take an archive"}
 	}
 	copied := *ex
 	copied.Offer = o
