@@ -1,8 +1,10 @@
 package hostops
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -53,10 +55,16 @@ func (n *Node) Glob(pattern string) []string {
 	return found
 }
 
-// WriteFile puts data at p in one step: a temporary file beside it, synced,
-// renamed over it, the directory synced. On any error (a full disk too) the old
-// content stays. Missing parent directories are made, 0755.
-func (n *Node) WriteFile(p string, data []byte, perm os.FileMode) (err error) {
+// WriteFile puts data at p, as WriteFrom does.
+func (n *Node) WriteFile(p string, data []byte, perm os.FileMode) error {
+	return n.WriteFrom(p, bytes.NewReader(data), perm, "")
+}
+
+// WriteFrom puts what src gives at p in one step: a temporary file beside it,
+// with its SELinux label ("" for the directory's), synced, renamed over it, the
+// directory synced. On any error (a full disk too) the old content stays.
+// Missing parent directories are made, 0755. Memory stays flat whatever the size.
+func (n *Node) WriteFrom(p string, src io.Reader, perm os.FileMode, label string) (err error) {
 	dst := n.Path(p)
 	dir := filepath.Dir(dst)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -73,10 +81,13 @@ func (n *Node) WriteFile(p string, data []byte, perm os.FileMode) (err error) {
 			err = fmt.Errorf("writing %s: %w", p, err)
 		}
 	}()
-	if _, err = f.Write(data); err != nil {
+	if _, err = io.Copy(f, src); err != nil {
 		return err
 	}
 	if err = f.Chmod(perm); err != nil {
+		return err
+	}
+	if err = n.labelReal(f.Name(), label); err != nil {
 		return err
 	}
 	if err = f.Sync(); err != nil {

@@ -80,7 +80,7 @@ func (a *InstallBinary) Do(_ context.Context, n *hostops.Node, _ hostops.Sink) e
 		if err != nil {
 			return fmt.Errorf("copying %s: %w", a.Source, err)
 		}
-		err = putFile(n, src, a.file(), 0o755, labelBinary)
+		err = n.WriteFrom(a.file(), src, 0o755, hostops.LabelProgram)
 		_ = src.Close()
 		if err != nil {
 			return err

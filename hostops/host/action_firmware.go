@@ -181,7 +181,7 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 		if err != nil {
 			return err
 		}
-		err = putFile(n, r, dst, 0o644, "")
+		err = n.WriteFrom(dst, r, 0o644, "")
 		_ = c.Close()
 		if err != nil {
 			return err

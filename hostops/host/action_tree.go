@@ -249,7 +249,7 @@ func copyModule(n *hostops.Node, from, to string) error {
 	if err != nil {
 		return fmt.Errorf("unpacking %s: %w", from, err)
 	}
-	return putFile(n, r, to, 0o644, labelModule)
+	return n.WriteFrom(to, r, 0o644, hostops.LabelModule)
 }
 
 func errOr(err error, text string) error {

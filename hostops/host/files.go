@@ -23,13 +23,6 @@ type OwnFile struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// The SELinux types of what is loaded and what is run (refpolicy).
-const (
-	labelModule = "system_u:object_r:modules_object_t:s0"
-	labelBinary = "system_u:object_r:bin_t:s0"
-)
-
-// hashFile is the SHA-256 of a file of the node and its size in bytes.
 // openProgram opens this very program, which on a recorded node lies outside
 // of it.
 func openProgram(n *hostops.Node, p string) (*os.File, error) {
@@ -49,6 +42,7 @@ func hashProgram(n *hostops.Node, p string) (string, int64, error) {
 	return hashReader(f)
 }
 
+// hashFile is the SHA-256 of a file of the node and its size in bytes.
 func hashFile(n *hostops.Node, p string) (string, int64, error) {
 	f, err := n.Open(p)
 	if err != nil {
@@ -69,86 +63,14 @@ func hashBytes(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// copyFile copies from to to, as putFile does.
+// copyFile copies from to to, as [hostops.Node.WriteFrom] writes.
 func copyFile(n *hostops.Node, from, to string, perm os.FileMode, label string) error {
 	src, err := n.Open(from)
 	if err != nil {
 		return fmt.Errorf("copying %s: %w", from, err)
 	}
 	defer src.Close()
-	return putFile(n, src, to, perm, label)
-}
-
-// putFile streams src to to: a temporary file beside it, synced, renamed.
-// Memory stays flat whatever the size; on any error the old content stays.
-func putFile(n *hostops.Node, src io.Reader, to string, perm os.FileMode, label string) (err error) {
-	dir := n.Path(path.Dir(to))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making %s: %w", path.Dir(to), err)
-	}
-	tmp, err := os.CreateTemp(dir, ".fitout-*.tmp")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", to, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = tmp.Close()
-			_ = os.Remove(tmp.Name())
-			err = fmt.Errorf("writing %s: %w", to, err)
-		}
-	}()
-	if _, err = io.Copy(tmp, src); err != nil {
-		return err
-	}
-	if err = tmp.Chmod(perm); err != nil {
-		return err
-	}
-	if err = setLabel(n, tmp.Name(), label); err != nil {
-		return err
-	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(tmp.Name(), n.Path(to)); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// setLabel gives a file its SELinux label where SELinux is, and reads it back.
-// The path is one of the machine, not of the node.
-func setLabel(n *hostops.Node, real, label string) error {
-	if label == "" || n.Simulated() || !n.Exists("/sys/fs/selinux/enforce") {
-		return nil
-	}
-	return relabel(real, label)
-}
-
-func relabel(real, label string) error {
-	if err := unix.Lsetxattr(real, "security.selinux", []byte(label+"\x00"), 0); err != nil {
-		return fmt.Errorf("labelling it %s: %w", label, err)
-	}
-	buf := make([]byte, 256)
-	got, err := unix.Lgetxattr(real, "security.selinux", buf)
-	if err != nil {
-		return fmt.Errorf("reading its label back: %w", err)
-	}
-	if have := string(buf[:max(0, got-1)]); have != label {
-		return fmt.Errorf("its SELinux label is %s, needed is %s", have, label)
-	}
-	return nil
-}
-
-func syncDir(real string) error {
-	d, err := os.Open(real)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return n.WriteFrom(to, src, perm, label)
 }
 
 // same says that the own file is on the node as recorded.

@@ -237,7 +237,7 @@ func intoImage(ctx context.Context, n *hostops.Node, state string, rec *Kept, k 
 		if (OwnFile{Path: path.Join(to, m), SHA256: sum}).same(n) {
 			continue
 		}
-		if err := copyFile(n, path.Join(from, m), path.Join(to, m), 0o644, labelModule); err != nil {
+		if err := copyFile(n, path.Join(from, m), path.Join(to, m), 0o644, hostops.LabelModule); err != nil {
 			return err
 		}
 	}

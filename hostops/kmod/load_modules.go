@@ -206,7 +206,7 @@ func explain(n *hostops.Node, f LoadFile, err error, lines []Line) *Refusal {
 	policy := ReadPolicy(n)
 	info, _ := module.ReadFile(n.Path(f.Path), module.Limits{Only: module.Modinfo | module.Signed})
 	return Explain(Attempt{
-		Module: f.Name, Path: f.Path, Err: err, Log: texts, Policy: &policy, Info: info, Label: labelOf(n, f.Path),
+		Module: f.Name, Path: f.Path, Err: err, Log: texts, Policy: &policy, Info: info, Label: n.Label(f.Path),
 		Tables: OpenTables(n, path.Join("/lib/modules", n.Kernel.Release())),
 	})
 }

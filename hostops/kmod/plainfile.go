@@ -13,26 +13,6 @@ import (
 	"fitout/hostops"
 )
 
-// moduleLabel is the SELinux type that policies let be loaded as a module
-// (reference policy, modutils: files_type(modules_object_t)).
-const moduleLabel = "system_u:object_r:modules_object_t:s0"
-
-// LabelModule gives a file the SELinux label of modules and reads it back. On a
-// node without SELinux it does nothing.
-func LabelModule(n *hostops.Node, file string) error {
-	if n.Simulated() || selinux(n) == "" {
-		return nil
-	}
-	host := n.Path(file)
-	if err := unix.Setxattr(host, "security.selinux", []byte(moduleLabel), 0); err != nil {
-		return fmt.Errorf("labelling %s as a module (%s): %w", file, moduleLabel, err)
-	}
-	if got := labelOf(n, file); got != moduleLabel {
-		return fmt.Errorf("labelling %s as a module: it is %s, needed is %s", file, got, moduleLabel)
-	}
-	return nil
-}
-
 // openPlain opens a module file of the node so that the kernel can read it: as
 // it is, or unpacked. Kernels that unpack modules themselves know one format
 // and of xz no CRC64, so that is never left to them. done removes what was made.
@@ -98,7 +78,7 @@ func unpackBeside(n *hostops.Node, file string, plain io.Reader) (*os.File, func
 	remove := func() { _ = os.Remove(w.Name()) }
 	err = errors.Join(copyLimited(w, plain), w.Close())
 	if err == nil {
-		err = LabelModule(n, n.NodePath(w.Name()))
+		err = n.SetLabel(n.NodePath(w.Name()), hostops.LabelModule)
 	}
 	if err != nil {
 		remove()

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"fitout/hostops"
 )
 
@@ -50,7 +48,7 @@ func selinuxDomain(n *hostops.Node) (domain string, denies bool) {
 		unknown, _ := n.ReadString(selinuxfs + "/deny_unknown")
 		return domain, unknown == "1"
 	}
-	allowed, flags, err := computeAV(n, domain+" "+moduleLabel+" "+class)
+	allowed, flags, err := computeAV(n, domain+" "+hostops.LabelModule+" "+class)
 	if err != nil {
 		n.Log.Debug("the SELinux policy was not asked", "error", err)
 		return domain, false
@@ -87,14 +85,4 @@ func computeAV(n *hostops.Node, query string) (allowed, flags uint64, err error)
 	}
 	flags, err = strconv.ParseUint(words[5], 16, 64)
 	return allowed, flags, err
-}
-
-// labelOf is a file's SELinux label, "" where it has none.
-func labelOf(n *hostops.Node, file string) string {
-	buf := make([]byte, 256)
-	size, err := unix.Getxattr(n.Path(file), "security.selinux", buf)
-	if err != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(buf[:size])
 }

@@ -11,7 +11,6 @@ import (
 
 	"fitout/catalog/module"
 	"fitout/hostops"
-	"fitout/hostops/kmod"
 )
 
 // File is one file to lay out: From in the store, To on the node.
@@ -85,7 +84,7 @@ func (s *Stage) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error
 			return err
 		}
 		if i < len(s.Modules) {
-			if err := kmod.LabelModule(n, f.To); err != nil {
+			if err := n.SetLabel(f.To, hostops.LabelModule); err != nil {
 				out.Line("warning: " + err.Error())
 			}
 		}

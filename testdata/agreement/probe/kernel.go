@@ -11,7 +11,6 @@ import (
 
 	"fitout/catalog/module"
 	"fitout/hostops"
-	"fitout/hostops/kmod"
 	"fitout/testdata/agreement"
 )
 
@@ -68,7 +67,7 @@ func insertBeside(path, params string, plain io.Reader) error {
 		err = w.Close()
 	}
 	if err == nil {
-		err = kmod.LabelModule(hostops.Live(nil), file)
+		err = hostops.Live(nil).SetLabel(file, hostops.LabelModule)
 	}
 	if err != nil {
 		return err

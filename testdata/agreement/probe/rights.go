@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fitout/hostops"
 	"fitout/hostops/kmod"
 	"fitout/testdata/agreement"
 )
@@ -73,7 +74,7 @@ func (p *prober) unlabelled(l *agreement.Load, k *kmod.Kernel, policy *kmod.Poli
 	}
 	l.Unlabelled, l.UnlabelledCode, l.Errno, l.Code = l.Errno, l.Code, "", ""
 	l.Labelled = true
-	if err := kmod.LabelModule(p.node, staged); err != nil {
+	if err := p.node.SetLabel(staged, hostops.LabelModule); err != nil {
 		fmt.Fprintln(os.Stderr, "probe: labelling:", err)
 	}
 }
