@@ -127,6 +127,10 @@ func (c Config) cmdline() string {
 	if !strings.Contains(c.Cmdline, "audit=") {
 		args += " audit=0"
 	}
+	if c.Snapshots {
+		// QEMU takes this clock back with a snapshot; the processor's only goes on.
+		args += " clocksource=acpi_pm"
+	}
 	return args + " " + c.Cmdline
 }
 

@@ -105,13 +105,16 @@ func current(n *hostops.Node, f *os.File) bool {
 	return err1 == nil && err2 == nil && os.SameFile(mine, there)
 }
 
-// write puts the owner into the lock file. That it fails (a full /run) costs
-// the name of the holder, not the lock.
+// recordSize is the length of the lock file, in bytes.
+const recordSize = 1024
+
+// write puts the owner into the lock file, in one write of always the same
+// length: who reads meanwhile finds the old owner or the new one. That it fails
+// (a full /run) costs the name of the holder, not the lock.
 func (l *lock) write() {
 	data, err := json.Marshal(l.owner)
 	if err == nil {
-		_ = l.file.Truncate(0)
-		_, _ = l.file.WriteAt(append(data, '\n'), 0)
+		_, _ = l.file.WriteAt(fmt.Appendf(nil, "%-*s\n", recordSize-1, data), 0)
 	}
 }
 
