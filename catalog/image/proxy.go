@@ -14,35 +14,24 @@ import (
 var proxyFiles = []string{"/etc/environment", "/etc/sysconfig/proxy", "/etc/default/rke2-server", "/etc/default/rke2-agent",
 	"/etc/default/k3s", "/etc/systemd/system/k3s.service.env", "/etc/systemd/system/k3s-agent.service.env"}
 
-// proxyNames are the variables, in both cases.
-var proxyNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
-
-// proxySettings are the values of proxyNames: the environment's, else those of
-// the first file.
-func proxySettings(opts Options) map[string]string {
-	set := map[string]string{}
-	from := func(get func(string) string) bool {
-		for _, n := range proxyNames {
-			if v := or(get(n), get(strings.ToLower(n))); v != "" {
-				set[n] = v
-			}
-		}
-		return len(set) > 0
+// proxyConfig has the proxies of the environment, else those of the first file.
+func proxyConfig(opts Options) httpproxy.Config {
+	read := func(get func(string) string) httpproxy.Config {
+		either := func(n string) string { return or(get(n), get(strings.ToLower(n))) }
+		return httpproxy.Config{HTTPProxy: either("HTTP_PROXY"), HTTPSProxy: either("HTTPS_PROXY"), NoProxy: either("NO_PROXY")}
 	}
-	if from(opts.Getenv) {
-		return set
-	}
+	c := read(opts.Getenv)
 	for _, file := range proxyFiles {
-		raw, err := os.ReadFile(opts.path(file))
-		if err != nil {
-			continue
-		}
-		values := assignments(string(raw))
-		if values["PROXY_ENABLED"] != "no" && from(func(n string) string { return values[n] }) {
+		if c != (httpproxy.Config{}) {
 			break
 		}
+		raw, err := os.ReadFile(opts.path(file))
+		values := assignments(string(raw))
+		if err == nil && values["PROXY_ENABLED"] != "no" {
+			c = read(func(n string) string { return values[n] })
+		}
 	}
-	return set
+	return c
 }
 
 // assignments reads NAME=VALUE lines as shells and systemd write them.
@@ -60,12 +49,7 @@ func assignments(text string) map[string]string {
 // proxyFunc is the way to each host; NO_PROXY knows suffixes, ports, address
 // ranges and *.
 func proxyFunc(opts Options) func(*url.URL) (*url.URL, error) {
-	set := proxySettings(opts)
-	c := httpproxy.Config{
-		HTTPProxy:  set["HTTP_PROXY"],
-		HTTPSProxy: set["HTTPS_PROXY"],
-		NoProxy:    set["NO_PROXY"],
-	}
+	c := proxyConfig(opts)
 	return c.ProxyFunc()
 }
 
