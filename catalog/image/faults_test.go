@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -57,6 +58,19 @@ func faultTable(t *testing.T, f *faulty) {
 		{name: "stops in the middle", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
 			return n == 1 && inPieces(w, r, 3)
 		}, log: "gave nothing for 300ms (limit stall)"},
+		{name: "breaks off, and sends all again slowly", fault: func(_ *Image, n int, w http.ResponseWriter, r *http.Request) bool {
+			if n == 1 {
+				return breakAfter(w, r, 4500)
+			}
+			r.Header.Del("Range")
+			rec := w.(*passOn).answer(r)
+			for _, part := range [][2]int{{0, 2000}, {2000, 4000}, {4000, rec.Body.Len()}} {
+				w.Write(rec.Body.Bytes()[part[0]:part[1]])
+				http.NewResponseController(w.(*passOn).ResponseWriter).Flush()
+				time.Sleep(200 * time.Millisecond)
+			}
+			return true
+		}, log: "broke off after 4500 of"},
 		{name: "redirects to nowhere", fault: func(_ *Image, _ int, w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "https://127.0.0.1:1"+r.URL.Path, http.StatusTemporaryRedirect)
 			return true
@@ -126,6 +140,14 @@ type passOn struct {
 	inner http.Handler
 }
 
+// answer is the true one; its header is set.
+func (p *passOn) answer(r *http.Request) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	p.inner.ServeHTTP(rec, r)
+	maps.Copy(p.Header(), rec.Header())
+	return rec
+}
+
 func status(w http.ResponseWriter, code int) bool {
 	w.WriteHeader(code)
 	return true
@@ -134,11 +156,7 @@ func status(w http.ResponseWriter, code int) bool {
 // breakAfter sends n bytes of the true answer and drops the connection.
 func breakAfter(w http.ResponseWriter, r *http.Request, n int) bool {
 	p := w.(*passOn)
-	rec := httptest.NewRecorder()
-	p.inner.ServeHTTP(rec, r)
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
+	rec := p.answer(r)
 	w.Header().Set("Content-Length", strconv.Itoa(rec.Body.Len()))
 	w.WriteHeader(rec.Code)
 	w.Write(rec.Body.Bytes()[:max(0, min(n, rec.Body.Len()))])
@@ -153,11 +171,7 @@ func breakAfter(w http.ResponseWriter, r *http.Request, n int) bool {
 // then waits for the client to go.
 func inPieces(w http.ResponseWriter, r *http.Request, pieces int) bool {
 	p := w.(*passOn)
-	rec := httptest.NewRecorder()
-	p.inner.ServeHTTP(rec, r)
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
+	rec := p.answer(r)
 	w.WriteHeader(rec.Code)
 	for raw, n := rec.Body.Bytes(), 0; len(raw) > 0; n++ {
 		if pieces > 0 && n == pieces {

@@ -107,6 +107,19 @@ func (f *faulty) push(repo string, img v1.Image) string {
 	return f.host() + "/" + repo
 }
 
+// pack packs an image, into the registry as d:1 when nothing else is said.
+func (f *faulty) pack(o PackOptions) *Packed {
+	f.misbehave(nil)
+	if o.Output == (Reference{}) {
+		o.Output = mustParse(f.t, f.host()+"/d:1")
+	}
+	o.Work, o.Reach = f.t.TempDir(), quiet(f.t)
+	o.Reach.Root = f.root(nil)
+	p, err := Pack(f.t.Context(), o)
+	require.NoError(f.t, err)
+	return p
+}
+
 // root is a node that trusts the registry; files are added to it by path.
 func (f *faulty) root(files map[string]string) string {
 	root := f.t.TempDir()

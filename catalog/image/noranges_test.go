@@ -14,20 +14,17 @@ import (
 // twice.
 func TestRegistryWithoutRangesSendsEachLayerOnce(t *testing.T) {
 	f := newRegistry(t, true)
-	reach := quiet(t)
-	reach.Root = f.root(nil)
 	fw := t.TempDir()
 	write(t, fw, "e100/d101m_ucode.bin", "firmware")
-	p, err := Pack(t.Context(), PackOptions{Firmware: fw, Output: mustParse(t, f.host()+"/d:1"), Work: t.TempDir(), Reach: reach, Kernels: []PackKernel{
+	p := f.pack(PackOptions{Firmware: fw, Kernels: []PackKernel{
 		kernelDir(t, release, "e100.ko", "mii.ko", "8390.ko", "ne2k-pci.ko"), kernelDir(t, "6.1.0-55-amd64", "dummy.ko", "mii.ko")}})
-	require.NoError(t, err)
 	require.Len(t, p.Layers, 3)
 	var size int64
 	for _, l := range p.Layers {
 		size += l.Size
 	}
 	said := ""
-	img, err := openAt(t, f.host()+"/d:1", Options{Root: reach.Root, Arch: "amd64", Log: func(s string) { said += s + "\n" }})
+	img, err := openAt(t, f.host()+"/d:1", Options{Root: f.root(nil), Arch: "amd64", Log: func(s string) { said += s + "\n" }})
 	require.NoError(t, err)
 	var sent int64
 	f.misbehave(func(w http.ResponseWriter, r *http.Request) bool {

@@ -108,18 +108,9 @@ func kmmPack(t *testing.T, dir string) PackOptions {
 // in the registry leaves the other layers' digests as they were.
 func TestAppendInARegistryPushesTheNewLayerAlone(t *testing.T) {
 	f := newRegistry(t, true)
-	reach := quiet(t)
-	reach.Root = f.root(nil)
-	pack := func(o PackOptions) *Packed {
-		o.Reach, o.Work = reach, t.TempDir()
-		p, err := Pack(t.Context(), o)
-		require.NoError(t, err)
-		return p
-	}
 	first := mustParse(t, f.host()+"/d:1")
-	before := pack(PackOptions{Kernels: []PackKernel{kernelDir(t, "6.1.0-57-amd64", "e100.ko", "mii.ko")}, Output: first})
-	f.misbehave(nil)
-	after := pack(PackOptions{Kernels: []PackKernel{kernelDir(t, "6.1.0-55-amd64", "dummy.ko")}, Append: &first, Output: mustParse(t, f.host()+"/d:2")})
+	before := f.pack(PackOptions{Kernels: []PackKernel{kernelDir(t, "6.1.0-57-amd64", "e100.ko", "mii.ko")}, Output: first})
+	after := f.pack(PackOptions{Kernels: []PackKernel{kernelDir(t, "6.1.0-55-amd64", "dummy.ko")}, Append: &first, Output: mustParse(t, f.host()+"/d:2")})
 	require.Equal(t, before.Layers[0].Digest, after.Layers[0].Digest)
 	var sent []string
 	for _, r := range f.requests {

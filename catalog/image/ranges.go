@@ -35,14 +35,14 @@ func (x *extraction) readModules(ctx context.Context, n int) (ok bool, whole io.
 	err = r.read(ctx)
 	var own *Error
 	if errors.As(err, &own) && own.Code != Unreachable && own.Code != Truncated || ctx.Err() != nil {
-		return true, nil, errors.Join(err, r.close())
+		if r.whole != nil {
+			r.whole.Close()
+		}
+		return true, nil, err
 	}
 	if err != nil {
 		x.img.opts.Log(fmt.Sprintf("layer %d is read whole: %v", n+1, err))
-		if r.whole != nil {
-			return false, r.whole, nil
-		}
-		return false, nil, nil
+		return false, r.whole, nil
 	}
 	return true, nil, nil
 }
@@ -61,14 +61,7 @@ type rangeReader struct {
 	e *endpoint
 	d v1.Descriptor
 	// whole is the layer, when that was the answer to a range.
-	whole *blobReader
-}
-
-func (r *rangeReader) close() error {
-	if r.whole == nil {
-		return nil
-	}
-	return r.whole.Close()
+	whole io.ReadCloser
 }
 
 func (r *rangeReader) read(ctx context.Context) error {
@@ -147,26 +140,32 @@ func (r *rangeReader) bytes(ctx context.Context, from, to int64) ([]byte, error)
 	if to-from > tocBytes {
 		return nil, fmt.Errorf("the table of contents of %s is larger than %d bytes", r.d.Digest, tocBytes)
 	}
-	asked, cancel := context.WithCancel(ctx)
-	resp, err := r.e.get(asked, "blobs/"+r.d.Digest.String(), http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}})
+	body := r.part(ctx, from, to)
+	resp, cancel, err := body.ask()
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusPartialContent {
+	if resp.StatusCode == http.StatusOK {
 		r.e.noRanges.Store(true)
-		r.whole = &blobReader{ctx: ctx, e: r.e, d: r.d}
-		if err := r.whole.take(resp, cancel); err != nil {
+		whole := &blobReader{ctx: ctx, e: r.e, d: r.d}
+		if err := whole.take(resp, cancel); err != nil {
 			return nil, err
 		}
+		r.whole = whole
 		return nil, fmt.Errorf("registry %s answers no ranges (%s)", r.e.host, resp.Status)
 	}
-	defer cancel()
-	defer resp.Body.Close()
+	if err := body.take(resp, cancel); err != nil {
+		return nil, err
+	}
+	defer body.Close()
 	raw := make([]byte, to-from)
-	_, err = io.ReadFull(resp.Body, raw)
-	r.x.tell(int64(len(raw)))
+	_, err = io.ReadFull(tellReader{body, r.x.tell}, raw)
 	return raw, noEOF(err)
+}
+
+// part reads the layer's bytes from one place to another.
+func (r *rangeReader) part(ctx context.Context, from, to int64) *blobReader {
+	return &blobReader{ctx: ctx, e: r.e, d: r.d, offset: from, to: to}
 }
 
 // wantedFiles are modules by their path in the tree; nil means all.
@@ -216,9 +215,7 @@ func (r *rangeReader) fetch(ctx context.Context, files []tocFile, f func(tocFile
 }
 
 func (r *rangeReader) fetchGroup(ctx context.Context, files []tocFile, f func(tocFile, io.Reader) error) error {
-	part := r.d
-	part.Size = files[len(files)-1].to()
-	body := &blobReader{ctx: ctx, e: r.e, d: part, offset: files[0].from()}
+	body := r.part(ctx, files[0].from(), files[len(files)-1].to())
 	if err := body.connect(); err != nil {
 		return err
 	}

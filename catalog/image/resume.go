@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type blobReader struct {
 	ctx context.Context
 	e   *endpoint
 	d   v1.Descriptor
+	// to is where a part of the blob ends, 0 for the whole blob.
+	to int64
 
 	body    io.ReadCloser
 	cancel  context.CancelFunc
@@ -34,17 +37,26 @@ type blobReader struct {
 
 // connect opens the rest of the blob.
 func (b *blobReader) connect() error {
-	ctx, cancel := context.WithCancel(b.ctx)
-	header := http.Header{}
-	if b.offset > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-%d", b.offset, b.d.Size-1))
-	}
-	resp, err := b.e.get(ctx, "blobs/"+b.d.Digest.String(), header)
+	resp, cancel, err := b.ask()
 	if err != nil {
-		cancel()
 		return err
 	}
 	return b.take(resp, cancel)
+}
+
+func (b *blobReader) end() int64 { return cmp.Or(b.to, b.d.Size) }
+
+// ask makes the request for the rest of the blob, which cancel ends.
+func (b *blobReader) ask() (resp *http.Response, cancel context.CancelFunc, err error) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	header := http.Header{}
+	if b.offset > 0 || b.to > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-%d", b.offset, b.end()-1))
+	}
+	if resp, err = b.e.get(ctx, "blobs/"+b.d.Digest.String(), header); err != nil {
+		cancel()
+	}
+	return resp, cancel, err
 }
 
 // take reads on from a response, whose request cancel ends.
@@ -65,7 +77,8 @@ func (b *blobReader) position(resp *http.Response) error {
 		if n := resp.ContentLength; n > b.d.Size {
 			return fail(DigestMismatch, "registry %s offers %d bytes for %s, the manifest says %d", b.e.host, n, b.d.Digest, b.d.Size)
 		}
-		_, err := io.CopyN(io.Discard, b.body, b.offset)
+		alive := tellReader{b.body, func(int64) { b.stalled.Reset(b.e.opts.Limits.Stall) }}
+		_, err := io.CopyN(io.Discard, alive, b.offset)
 		return err
 	}
 	var from int64
@@ -88,10 +101,7 @@ func (b *blobReader) Read(p []byte) (int, error) {
 			b.dead = 0
 			b.stalled.Reset(b.e.opts.Limits.Stall)
 		}
-		if b.offset >= b.d.Size && err == nil && n > 0 {
-			return n, nil
-		}
-		if err == nil || (err == io.EOF && b.offset >= b.d.Size) {
+		if err == nil || (err == io.EOF && b.offset >= b.end()) {
 			return n, err
 		}
 		if b.ctx.Err() != nil {
@@ -114,12 +124,12 @@ func (b *blobReader) again() error {
 	if b.stall.Load() {
 		how = fmt.Sprintf("gave nothing for %s (limit stall)", b.e.opts.Limits.Stall)
 	}
-	b.e.opts.Log(fmt.Sprintf("registry %s %s after %d of %d bytes; going on from there", b.e.host, how, b.offset, b.d.Size))
+	b.e.opts.Log(fmt.Sprintf("registry %s %s after %d of %d bytes; going on from there", b.e.host, how, b.offset, b.end()))
 	if err := b.e.opts.Sleep(b.ctx, time.Second<<b.dead/4); err != nil {
 		return err
 	}
 	err := b.connect()
-	if err != nil && b.ctx.Err() == nil && (errors.Is(err, io.ErrUnexpectedEOF) || passingError(err)) {
+	if err != nil && b.ctx.Err() == nil && (errors.Is(err, io.ErrUnexpectedEOF) || b.stall.Load() || passingError(err)) {
 		b.drop()
 		return b.again()
 	}

@@ -17,7 +17,8 @@ import (
 // it was; it lies beside the files it had written.
 const resumptionName = ".resume"
 
-// keepEvery is how much of a fetch is lost at most when the machine stops.
+// keepEvery is how much of a fetch is lost at most when the process is killed; when
+// the machine stops, as much as was not on its disk yet.
 const keepEvery = 10 * time.Second
 
 // resumption is what is known of a fetch under way. No byte of a layer is kept
