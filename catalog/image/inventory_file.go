@@ -48,16 +48,28 @@ const inventoryFormat = 3
 // and every file that was fetched are as they were then (some 1.5 GB/s): a module
 // that a disk has spoilt must not be judged, laid out or loaded. The code of the
 // error is StoreDamaged when they are not. A directory without an inventory, or
-// with one of another format, is an error too.
+// with one of another format, is an error too. A process compares the files once,
+// and again when one was touched since; what it gets is shared and not changed.
 func ReadInventory(dir string) (*Inventory, error) {
+	if inv := readBefore(dir); inv != nil {
+		return inv, nil
+	}
 	inv, err := readInventory(dir)
 	if err != nil {
 		return nil, err
 	}
+	states, settled := filesOf(dir, inv)
 	if err := inv.verify(dir); err != nil {
 		return nil, err
 	}
-	return inv, inv.readModules(dir)
+	if err := inv.readModules(dir); err != nil {
+		return inv, err
+	}
+	if settled {
+		verified.Store(dir, verifiedDir{inv, states})
+	}
+	named := *inv
+	return &named, nil
 }
 
 func readInventory(dir string) (*Inventory, error) {
