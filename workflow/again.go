@@ -13,9 +13,6 @@ import (
 // what its record says, without asking anything that was answered before. What
 // is kept stays kept when it is only to be loaded.
 func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) (*plan.Plan, error) {
-	if err := e.settled(); err != nil {
-		return nil, err
-	}
 	r, _, _, err := e.record(name)
 	if err != nil {
 		return nil, err
@@ -62,19 +59,14 @@ func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 // PlanUnload lays out taking a driver's modules out of the running kernel; what
 // is kept for the next boot stays.
 func (e *Engine) PlanUnload(ctx context.Context, name string) (*plan.Plan, error) {
-	if err := e.settled(); err != nil {
-		return nil, err
-	}
 	r, _, _, err := e.record(name)
 	if err != nil {
 		return nil, err
 	}
-	s, err := e.Survey(ctx)
+	b, err := e.begin(ctx, answers.Default(), r.Driver)
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan.Plan{Kernel: s.Running(), Answers: answers.Default(), Drivers: []plan.Driver{r.Driver}}
-	b := builder{e: e, s: s, a: pl.Answers, plan: pl}
 	if leaving := loadedOf(e.Node, r.Driver.Modules); len(leaving) > 0 {
 		if err := b.lifelines(leaving); err != nil {
 			return nil, err
@@ -82,5 +74,5 @@ func (e *Engine) PlanUnload(ctx context.Context, name string) (*plan.Plan, error
 		b.unload(leaving)
 		b.maintenance()
 	}
-	return pl, b.done(ctx)
+	return b.plan, b.done(ctx)
 }

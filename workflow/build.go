@@ -31,13 +31,11 @@ const verifyWindow = 3 * time.Second
 // into the store and changes nothing else. It returns an *Error when something
 // forbids the run; risks that are not accepted are in Plan.Missing.
 func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress) (*plan.Plan, error) {
-	if err := e.settled(); err != nil {
-		return nil, err
-	}
-	s, err := e.Survey(ctx)
+	b, err := e.begin(ctx, a)
 	if err != nil {
 		return nil, err
 	}
+	s, pl := b.s, b.plan
 	if s.Host.Refusal != "" {
 		return nil, stopf(ExitUnsupported, "host-refused", "", "%s", s.Host.Refusal)
 	}
@@ -45,8 +43,7 @@ func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress)
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan.Plan{Answers: pinned(a, choices), Skipped: skipped, Kernel: s.Running()}
-	b := builder{e: e, s: s, a: a, plan: pl}
+	pl.Answers, pl.Skipped = pinned(a, choices), skipped
 	for _, c := range choices {
 		if err := b.choice(c); err != nil {
 			return nil, err
@@ -88,6 +85,21 @@ type builder struct {
 	a    *answers.Answers
 	plan *plan.Plan
 	stop []finding.Finding // what forbids the run
+}
+
+// begin looks at the node for a plan of what the answers say, about drivers that
+// are installed already. It refuses while a call of an earlier run hangs in the
+// kernel: whoever only measures its device may wait for it, too.
+func (e *Engine) begin(ctx context.Context, a *answers.Answers, drivers ...plan.Driver) (*builder, error) {
+	if o, hangs := run.Hanging(e.Node); hangs {
+		return nil, stopf(ExitForbidden, "init-hung", "reboot the node, then: fitout rollback "+o.Run,
+			"step %s of run %s hangs in the kernel; only a reboot ends it", o.Hung, o.Run)
+	}
+	s, err := e.Survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &builder{e: e, s: s, a: a, plan: &plan.Plan{Kernel: s.Running(), Answers: a, Drivers: drivers}}, nil
 }
 
 func (b *builder) add(id string, act hostops.Action) {
@@ -325,18 +337,8 @@ func (b *builder) space() error {
 	for dir, bytes := range need {
 		free, _, err := b.e.Node.Free(dir)
 		if err == nil && uint64(bytes) > free {
-			return stopf(ExitForbidden, "no-space", "free some space there", "needs %s in %s, %s is free", sizeOf(bytes), dir, sizeOf(int64(free)))
+			return stopf(ExitForbidden, "no-space", "free some space there", "needs %s in %s, %s is free", plan.Size(bytes), dir, plan.Size(int64(free)))
 		}
 	}
 	return nil
-}
-
-func sizeOf(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MB", n>>20)
-	}
-	return fmt.Sprintf("%d kB", (n+1023)>>10)
 }

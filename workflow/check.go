@@ -28,6 +28,8 @@ type Check struct {
 	Lacks []host.Lack `json:"lacks,omitempty"`
 	// Gate is what the upgrade gate would answer; nil when it was not asked.
 	Gate *host.GateResult `json:"gate,omitempty"`
+
+	kernel host.Kernel
 }
 
 // CheckDriver is a kept driver on that kernel.
@@ -48,13 +50,21 @@ type DeviceLosing struct {
 // CheckKernel checks one kernel: the one waiting to boot when release is "", or
 // one below another OS root.
 func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Check, error) {
-	c, err := e.checkKernel(ctx, release, osRoot)
+	s, err := e.Hardware(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := e.pickKernel(s, release, osRoot)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.checkKernel(ctx, s, kernel)
 	if err != nil || osRoot != "" {
 		return c, err
 	}
 	// A build that the driver's image has is of no use to an OS image whose
 	// upgrade did not take it.
-	lacks, err := host.WaitingLacks(ctx, e.Node, e.StateDir())
+	lacks, err := host.WaitingLacks(ctx, e.Node, s.Host.StateDir, s.Kernels)
 	if err != nil {
 		return nil, stopf(ExitForbidden, "kernel-unreadable", "", "%v", err)
 	}
@@ -67,22 +77,17 @@ func (e *Engine) CheckKernel(ctx context.Context, release, osRoot string) (*Chec
 	return c, nil
 }
 
-func (e *Engine) checkKernel(ctx context.Context, release, osRoot string) (*Check, error) {
-	s, err := e.Hardware(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kernel, err := e.pickKernel(s, release, osRoot)
-	if err != nil {
-		return nil, err
-	}
+func (e *Engine) checkKernel(ctx context.Context, s *Survey, kernel host.Kernel) (*Check, error) {
+	c := &Check{Kernel: kernel.Release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}, kernel: kernel}
 	if kernel.Dir == "" { // in an image that is not mounted
 		root, done, err := e.OSImage(ctx, kernel.OSRoot)
 		if err != nil {
 			return nil, err
 		}
 		defer done()
-		return e.checkKernel(ctx, kernel.Release, root)
+		if kernel, err = e.pickKernel(s, kernel.Release, root); err != nil {
+			return nil, err
+		}
 	}
 	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir)
 	if err == nil && !e.Node.Exists(path.Join(kernel.Dir, "modules.alias")) {
@@ -99,7 +104,6 @@ func (e *Engine) checkKernel(ctx context.Context, release, osRoot string) (*Chec
 	if err != nil {
 		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
-	c := &Check{Kernel: kernel.Release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}}
 	for _, r := range records {
 		if r.Driver.When != answers.Persist && r.Driver.When != answers.LoadNowPersist {
 			continue
@@ -119,33 +123,24 @@ func (e *Engine) checkKernel(ctx context.Context, release, osRoot string) (*Chec
 // on this node yet, as the gate itself is asked by a package manager. There is
 // nothing else to check of it.
 func (e *Engine) RehearseUninstalled(ctx context.Context, release string) (*Check, error) {
-	c := &Check{Kernel: release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{}}
-	return c, e.rehearse(ctx, c, host.Kernel{Release: release, OSRoot: "/", Roles: []host.Role{host.Staged}})
+	c := &Check{Kernel: release, OK: true, Drivers: []CheckDriver{}, Devices: []DeviceLosing{},
+		kernel: host.Kernel{Release: release, OSRoot: "/", Roles: []host.Role{host.Staged}}}
+	return c, e.Rehearse(ctx, c)
 }
 
-// Rehearse asks the upgrade gate about a kernel, dry: no override is used up,
-// nothing is put into the tree or recorded; an image that is asked for stays in
-// the store. The answer is added to c.
-func (e *Engine) Rehearse(ctx context.Context, c *Check, osRoot string) error {
-	s, err := e.Hardware(ctx)
-	if err != nil {
-		return err
-	}
-	kernel, err := e.pickKernel(s, c.Kernel, osRoot)
-	if err != nil {
-		return err
-	}
-	return e.rehearse(ctx, c, kernel)
-}
-
-func (e *Engine) rehearse(ctx context.Context, c *Check, kernel host.Kernel) error {
+// Rehearse asks the upgrade gate about the kernel that was checked, dry: no
+// override is used up, nothing is put into the tree or recorded; an image that is
+// asked for stays in the store. The answer is added to c.
+func (e *Engine) Rehearse(ctx context.Context, c *Check) error {
 	facts := host.Detect(e.Node).Facts()
 	kept, err := host.SoundKept(e.Node, facts.StateDir)
 	if err != nil {
 		return &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
-	res := host.Gate(ctx, e.Node, facts.StateDir, kernel, host.Persisted(kept), host.GateOptions{
-		Rehearse: true, Strength: facts.Gate, Build: e.findBuild, Losses: host.Losses(e.Node, kernel, kept),
+	find, done := e.builds()
+	defer done()
+	res := host.Gate(ctx, e.Node, facts.StateDir, c.kernel, host.Persisted(kept), host.GateOptions{
+		Rehearse: true, Strength: facts.Gate, Build: find, Losses: host.Losses(e.Node, c.kernel, kept),
 	})
 	c.Gate = &res
 	c.OK = c.OK && res.Allow
@@ -177,31 +172,18 @@ func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, err
 		}
 		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "", "no kernel %s below %s", release, osRoot)
 	}
-	if release == "" && len(s.Kernels) > 0 {
-		return waiting(s.Kernels), nil
+	if release == "" {
+		return host.NextBoot(s.Kernels), nil
 	}
 	for _, k := range s.Kernels {
 		if k.Release == release {
 			return k, nil
 		}
 	}
-	if dir := "/lib/modules/" + release; release != "" && e.Node.Exists(dir+"/modules.dep") {
+	if dir := "/lib/modules/" + release; e.Node.Exists(dir + "/modules.dep") {
 		return host.Kernel{Release: release, OSRoot: "/", Dir: dir}, nil
 	}
 	return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "name one of: "+fmt.Sprint(s.releases()), "this node has no kernel %s", release)
-}
-
-// waiting is the kernel that boots next: a staged one before the default, and
-// the running one where no other waits.
-func waiting(kernels []host.Kernel) host.Kernel {
-	for _, role := range []host.Role{host.Staged, host.Next} {
-		for _, k := range kernels {
-			if slices.Contains(k.Roles, role) {
-				return k
-			}
-		}
-	}
-	return kernels[0]
 }
 
 // buildOf is a kept driver's build for a kernel, empty when there is none.

@@ -8,6 +8,7 @@ import (
 
 	"fitout/catalog"
 	"fitout/hostops"
+	"fitout/hostops/host"
 	"fitout/testdata/hosts"
 	"fitout/workflow"
 )
@@ -31,4 +32,14 @@ func TestTheFallbackIsNotCheckedInPlaceOfWhatBootsNext(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.next, checked.Kernel)
 	}
+}
+
+func TestNextBootIsTheStagedKernelBeforeTheDefault(t *testing.T) {
+	running := host.Kernel{Release: "1", Roles: []host.Role{host.Running}}
+	byDefault := host.Kernel{Release: "2", Roles: []host.Role{host.Next}}
+	staged := host.Kernel{Release: "3", Roles: []host.Role{host.Staged}}
+	fallback := host.Kernel{Release: "4", Roles: []host.Role{host.Fallback}}
+	require.Equal(t, staged, host.NextBoot([]host.Kernel{running, byDefault, staged, fallback}))
+	require.Equal(t, byDefault, host.NextBoot([]host.Kernel{running, fallback, byDefault}))
+	require.Equal(t, running, host.NextBoot([]host.Kernel{running, fallback}))
 }

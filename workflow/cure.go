@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"fitout/catalog"
 	"fitout/catalog/image"
@@ -18,12 +19,30 @@ import (
 	"fitout/workflow/run"
 )
 
+// builds gives the gate a look for builds, and what to call when it has asked. A
+// kernel that is not on the host yet is laid out once for all drivers.
+func (e *Engine) builds() (find func(context.Context, host.Driver, host.Kernel) (*host.Build, error), done func()) {
+	var (
+		laid    sync.Once
+		pending host.Kernel
+		err     error
+	)
+	tidy := func() {}
+	find = func(ctx context.Context, d host.Driver, k host.Kernel) (*host.Build, error) {
+		return e.findBuild(ctx, d, k, func() (host.Kernel, error) {
+			laid.Do(func() { pending, tidy, err = host.PendingKernel(ctx, e.Node, e.StateDir(), k.Release, os.Getppid()) })
+			return pending, err
+		})
+	}
+	return find, func() { tidy() }
+}
+
 // findBuild looks for a build of a kept driver for another kernel: in the image
 // store and, with a short limit, in the registry that the catalog names for that
 // kernel. A build for another release counts where its symbol versions fit and
 // the risk kabi-match was accepted with the driver. The error says why there is
 // none.
-func (e *Engine) findBuild(ctx context.Context, d host.Driver, k host.Kernel) (*host.Build, error) {
+func (e *Engine) findBuild(ctx context.Context, d host.Driver, k host.Kernel, pending func() (host.Kernel, error)) (*host.Build, error) {
 	facts := host.Detect(e.Node).Facts()
 	records, err := run.Installed(e.Node, facts.StateDir)
 	if err != nil {
@@ -33,11 +52,8 @@ func (e *Engine) findBuild(ctx context.Context, d host.Driver, k host.Kernel) (*
 	if i < 0 {
 		return nil, errors.New("fitout has no record of where it came from")
 	}
-	c := &cure{e: e, s: &Survey{Host: facts, Kernels: []host.Kernel{k}}, r: records[i], d: d, k: k}
-	c.entry = e.entryOf(records[i])
-	c.tidy = func() {}
-	defer func() { c.tidy() }()
-	b, err := c.stored(ctx)
+	c := &cure{e: e, s: &Survey{Host: facts, Kernels: []host.Kernel{k}}, r: records[i], d: d, k: k, entry: e.entryOf(records[i]), pending: pending}
+	b, err := c.stored()
 	if b != nil {
 		return b, nil
 	}
@@ -65,11 +81,8 @@ type cure struct {
 	d     host.Driver
 	k     host.Kernel
 	entry catalog.Driver
-	// pending is the kernel laid out from its package, once it was looked into;
-	// pendingErr says why that could not be, tidy takes it away.
-	pending    *host.Kernel
-	pendingErr error
-	tidy       func()
+	// pending is the kernel laid out from its package.
+	pending func() (host.Kernel, error)
 }
 
 func (c *cure) question(ref string) question {
@@ -81,7 +94,7 @@ func (c *cure) question(ref string) question {
 func (c *cure) kabi() bool { return slices.Contains(c.r.Driver.Risks, "kabi-match") }
 
 // stored looks into the image that the driver came from.
-func (c *cure) stored(ctx context.Context) (*host.Build, error) {
+func (c *cure) stored() (*host.Build, error) {
 	dir := c.e.storeDir(c.s, c.r.Driver.Digest, c.r.Driver.Place)
 	inv, err := image.ReadInventory(c.e.Node.Path(dir))
 	if image.CodeOf(err) == image.StoreDamaged {
@@ -90,7 +103,7 @@ func (c *cure) stored(ctx context.Context) (*host.Build, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not in it", c.r.Driver.Digest)
 	}
-	return c.build(ctx, inv, dir)
+	return c.build(inv, dir)
 }
 
 // fetched asks the registry. What it brings stays in the store.
@@ -122,21 +135,22 @@ func (c *cure) fetched(ctx context.Context) (*host.Build, error) {
 	if err := q.accepts(got.inventory); err != nil {
 		return nil, errors.Join(err, c.e.Forget(&Examined{Stores: map[string]string{c.k.Release: got.dir}}))
 	}
-	return c.build(ctx, got.inventory, got.dir)
+	return c.build(got.inventory, got.dir)
 }
 
 // build judges an image for the kernel, and gives its files when they serve. A
 // package that is not unpacked yet has no files to judge by; then a build that
 // says it is for this very release is taken, as at its first boot it would be.
 // For a build of another release the package is looked into.
-func (c *cure) build(ctx context.Context, inv *image.Inventory, dir string) (*host.Build, error) {
+func (c *cure) build(inv *image.Inventory, dir string) (*host.Build, error) {
 	j := c.e.judge(c.s, c.k, c.question(""), inv)
 	serves := j.Verdict == finding.OK || j.Verdict == finding.Unsure && c.k.Dir == "" && j.Build == c.k.Release
 	if !serves && c.k.Dir == "" {
-		if c.look(ctx); c.pendingErr != nil {
-			return nil, fmt.Errorf("%s has %s (%w)", cmp.Or(inv.Reference, c.r.Driver.Image), whyNot(j), c.pendingErr)
+		pending, err := c.pending()
+		if err != nil {
+			return nil, fmt.Errorf("%s has %s (%w)", cmp.Or(inv.Reference, c.r.Driver.Image), whyNot(j), err)
 		}
-		j = c.e.judge(c.s, *c.pending, c.question(""), inv)
+		j = c.e.judge(c.s, pending, c.question(""), inv)
 	}
 	switch {
 	case serves, j.Verdict == finding.OK, j.Verdict == finding.OKKABI && c.kabi():
@@ -154,15 +168,6 @@ func (c *cure) build(ctx context.Context, inv *image.Inventory, dir string) (*ho
 		b.Digest = inv.Digest
 	}
 	return &b, nil
-}
-
-// look lays the kernel out from its package.
-func (c *cure) look(ctx context.Context) {
-	if c.pending != nil {
-		return
-	}
-	k, done, err := host.PendingKernel(ctx, c.e.Node, c.s.Host.StateDir, c.k.Release, os.Getppid())
-	c.pending, c.pendingErr, c.tidy = &k, err, done
 }
 
 // whyNot is a verdict that is no, in a few words.

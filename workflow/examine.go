@@ -86,7 +86,7 @@ func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Pro
 		if got.err != nil {
 			x.Errors[kernel.Release] = got.err
 			j := noImage(kernel, ref, got.err)
-			if code := codeOf(got.err); code == string(image.TagMissing) || code == string(image.NotFound) {
+			if code := codeOf(got.err); code == image.TagMissing || code == image.NotFound {
 				j.Findings = append(j.Findings, pub.nearest(ctx, kernel.Release)...)
 				x.Errors[kernel.Release] = withFindings(got.err, j.Findings)
 			}
@@ -245,7 +245,7 @@ func ImageError(reference string, err error) error {
 	if ie.Code == image.Limit && hint == "" {
 		hint = "where the image is to be trusted with more, set the limit in " + actions.SettingsFile + ": images: {limits: {NAME: NUMBER}}"
 	}
-	return &Error{Exit: imageExit(ie.Code), Code: string(ie.Code), Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: hint, Err: err}
+	return &Error{Exit: imageExit(ie.Code), Code: ie.Code, Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: hint, Err: err}
 }
 
 // imageExit maps an image error's code to the program's exit code.

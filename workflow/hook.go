@@ -16,7 +16,9 @@ func (e *Engine) Hook(ctx context.Context, args []string, errOut io.Writer) erro
 	if len(args) > 0 && args[0] == "go-on" {
 		return e.goOn(ctx)
 	}
-	err := host.Hook(ctx, e.Node, args, e.findBuild)
+	find, done := e.builds()
+	defer done()
+	err := host.Hook(ctx, e.Node, args, find)
 	if err == nil {
 		return nil
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"fitout/catalog/image"
+	"fitout/hostops/host"
 )
 
 // kernelPlaces are the parts of an operating system's image that tell which
@@ -144,7 +144,7 @@ func ofKernel(p string) bool {
 // that keeps the state, which has room where /tmp is memory; without the right
 // to write there, where temporary files go.
 func (e *Engine) workDir(prefix string) (string, error) {
-	parent := e.Node.Path(path.Join(e.StateDir(), "work"))
+	parent := e.Node.Path(host.WorkDir(e.StateDir()))
 	if err := os.MkdirAll(parent, 0o700); err == nil {
 		if dir, err := os.MkdirTemp(parent, prefix); err == nil {
 			return dir, nil

@@ -3,7 +3,6 @@ package workflow
 import (
 	"context"
 	"path"
-	"slices"
 
 	"fitout/hostops"
 	"fitout/hostops/host"
@@ -11,21 +10,11 @@ import (
 	"fitout/workflow/run"
 )
 
-// nextBoot is the kernel that boots next.
-func (s *Survey) nextBoot() string {
-	for _, k := range s.Kernels {
-		if slices.Contains(k.Roles, host.Next) {
-			return k.Release
-		}
-	}
-	return s.Running()
-}
-
 // reboot adds, where the answers allow it, the restart that puts to use what is
 // kept and was not loaded now, and the checks after it. Where they say to ask,
 // the plan says whether there is something to ask for.
 func (b *builder) reboot(choices []choice) error {
-	into := b.s.nextBoot()
+	into := host.NextBoot(b.s.Kernels).Release
 	waiting, step := b.waiting(choices, into)
 	if len(waiting) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 // PlanRebuild lays out building this node's OS image anew with the kept drivers
 // in it, where the host's toolkit can do that from the running system.
 func (e *Engine) PlanRebuild(ctx context.Context) (*plan.Plan, error) {
-	s, err := e.Hardware(ctx)
+	b, err := e.begin(ctx, answers.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -24,8 +24,6 @@ func (e *Engine) PlanRebuild(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, &Error{Exit: ExitForbidden, Code: "state-damaged", Message: err.Error(), Err: err}
 	}
-	pl := &plan.Plan{Kernel: s.Running(), Answers: answers.Default()}
-	b := builder{e: e, s: s, a: pl.Answers, plan: pl}
 	b.add(act.Kind(), act)
-	return pl, b.done(ctx)
+	return b.plan, b.done(ctx)
 }

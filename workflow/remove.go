@@ -34,20 +34,15 @@ func (e *Engine) record(name string) (run.Record, []run.Record, host.Family, err
 // the earlier driver come back, take it out of the boot and of the hooks, remove
 // its files and its record.
 func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error) {
-	if err := e.settled(); err != nil {
-		return nil, err
-	}
 	r, all, family, err := e.record(name)
 	if err != nil {
 		return nil, err
 	}
-	s, err := e.Survey(ctx)
+	b, err := e.begin(ctx, answers.Default(), r.Driver)
 	if err != nil {
 		return nil, err
 	}
-	state := family.Facts().StateDir
-	pl := &plan.Plan{Kernel: s.Running(), Answers: answers.Default(), Drivers: []plan.Driver{r.Driver}}
-	b := builder{e: e, s: s, a: pl.Answers, plan: pl}
+	s, state := b.s, family.Facts().StateDir
 	if leaving := loadedOf(e.Node, r.Driver.Modules); len(leaving) > 0 {
 		if err := b.lifelines(leaving); err != nil {
 			return nil, err
@@ -68,12 +63,8 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 	for _, a := range acts {
 		b.add(a.Kind(), a)
 	}
-	for _, dir := range []string{
-		path.Join(volatileTree, "lib/modules", s.Running(), "updates", name),
-	} {
-		if e.Node.Exists(dir) {
-			b.add("unstage", &actions.RemoveTree{Dir: dir, Top: volatile})
-		}
+	if dir := path.Join(volatileTree, "lib/modules", s.Running(), "updates", name); e.Node.Exists(dir) {
+		b.add("unstage", &actions.RemoveTree{Dir: dir, Top: volatile})
 	}
 	own := e.storeDir(s, r.Driver.Digest, r.Driver.Place)
 	shared := slices.ContainsFunc(all, func(o run.Record) bool {
@@ -90,7 +81,7 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 		b.add(a.Kind(), a)
 	}
 	b.add("forget", &run.ForgetDriver{StateDir: state, Name: name})
-	return pl, b.done(ctx)
+	return b.plan, b.done(ctx)
 }
 
 func loadedOf(n *hostops.Node, names []string) []string {

@@ -114,17 +114,6 @@ func (e *Engine) Execute(ctx context.Context, id string, o run.Options) int {
 // spaceCure is the cure of a run that found no room for its own record.
 var spaceCure = finding.New("no-space", "", "", "").Hint
 
-// settled refuses to plan while a call of an earlier run hangs in the kernel:
-// whoever only measures its device may wait for it, too.
-func (e *Engine) settled() error {
-	o, hangs := run.Hanging(e.Node)
-	if !hangs {
-		return nil
-	}
-	return stopf(ExitForbidden, "init-hung", "reboot the node, then: fitout rollback "+o.Run,
-		"step %s of run %s hangs in the kernel; only a reboot ends it", o.Hung, o.Run)
-}
-
 // runError gives the reasons for which a run does not start their exit codes.
 func runError(err error) error {
 	var held *run.LockedError

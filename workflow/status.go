@@ -14,6 +14,7 @@ import (
 	"fitout/hostops/pci"
 	"fitout/workflow/answers"
 	"fitout/workflow/finding"
+	"fitout/workflow/plan"
 	"fitout/workflow/run"
 )
 
@@ -67,8 +68,6 @@ type KernelStatus struct {
 	Role    string          `json:"role"`
 	Verdict finding.Verdict `json:"verdict"`
 	Kept    bool            `json:"kept"` // its build lies where that kernel finds it
-
-	next bool // it is the default of the next boot
 }
 
 // GateStatus is the upgrade gate.
@@ -86,10 +85,7 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Status{Drivers: []DriverStatus{}, Gate: GateStatus{Strength: facts.Gate, Blocked: []host.Blocked{}}}
-	if len(kernels) > 0 {
-		st.Kernel = kernels[0].Release
-	}
+	st := &Status{Kernel: kernels[0].Release, Drivers: []DriverStatus{}, Gate: GateStatus{Strength: facts.Gate, Blocked: []host.Blocked{}}}
 	st.BootID, _ = e.Node.ReadString("/proc/sys/kernel/random/boot_id")
 	if id := e.Current(); id != "" {
 		st.Run = &id
@@ -108,13 +104,14 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	}
 	// A record that is damaged is told by the boot check and by the gate.
 	kept, _ := host.ReadKept(e.Node, facts.StateDir)
+	next := host.NextBoot(kernels).Release
 	for _, r := range records {
 		ds := e.driverStatus(kept, kernels, devices, loaded, r)
 		if up, err := host.ReadUpgrade(e.Node, facts.StateDir, r.Driver.Name); err == nil {
 			st.Upgrades = append(st.Upgrades, *up)
 		}
 		st.Drivers = append(st.Drivers, ds)
-		st.reboot(ds, r)
+		st.reboot(ds, r, next)
 	}
 	// A settings file that is not valid is told by the verbs that need it.
 	st.Store, _ = e.Store()
@@ -126,14 +123,14 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	if host.ImageWaiting(e.Node, blocked...) {
 		st.RebootNeeded = true
 		st.Why = append(st.Why, "the next boot starts another OS image than the one that runs")
-		st.lacks(ctx, e, facts.StateDir)
+		st.lacks(ctx, e, facts.StateDir, kernels)
 	}
 	return st, nil
 }
 
 // lacks looks into the image that waits.
-func (s *Status) lacks(ctx context.Context, e *Engine, state string) {
-	lacks, err := host.WaitingLacks(ctx, e.Node, state)
+func (s *Status) lacks(ctx context.Context, e *Engine, state string, kernels []host.Kernel) {
+	lacks, err := host.WaitingLacks(ctx, e.Node, state, kernels)
 	if err != nil {
 		s.Why = append(s.Why, "what that image lacks is not known: "+err.Error())
 	}
@@ -229,7 +226,6 @@ func (e *Engine) kernelStatus(kept []host.Kept, k host.Kernel, r run.Record, out
 	if len(k.Roles) > 0 {
 		ks.Role = string(k.Roles[0])
 	}
-	ks.next = slices.Contains(k.Roles, host.Staged) || slices.Contains(k.Roles, host.Next)
 	judged := false
 	for _, b := range r.Driver.Kernels {
 		if b.Release == k.Release {
@@ -251,16 +247,15 @@ func (e *Engine) kernelStatus(kept []host.Kept, k host.Kernel, r run.Record, out
 
 // reboot says whether a reboot would make true what is recorded: only one into a
 // kernel that has a build does.
-func (s *Status) reboot(d DriverStatus, r run.Record) {
+func (s *Status) reboot(d DriverStatus, r run.Record, next string) {
 	if !keeps(r.Driver.When) || d.Loaded {
 		return
 	}
-	i := slices.IndexFunc(d.Kernels, func(k KernelStatus) bool { return k.next })
-	if i < 0 || !d.Kernels[i].Kept {
+	if !slices.ContainsFunc(d.Kernels, func(k KernelStatus) bool { return k.Release == next && k.Kept }) {
 		return
 	}
 	why := d.Name + " is kept for the next boot and not loaded now"
-	if next := d.Kernels[i].Release; next != s.Kernel {
+	if next != s.Kernel {
 		why = fmt.Sprintf("%s is kept for kernel %s, which boots next, and not loaded now", d.Name, next)
 	}
 	s.RebootNeeded = true
@@ -310,7 +305,7 @@ func (s *Status) Text() []string {
 			"  cure     "+b.Cure, "  or       "+b.Override)
 	}
 	if st := s.Store; st != nil && len(st.Images) > 0 {
-		out = append(out, "", fmt.Sprintf("Image store %s: %d images, %s of %s", st.Dir, len(st.Images), sizeOf(st.Bytes), sizeOf(st.Limit)))
+		out = append(out, "", fmt.Sprintf("Image store %s: %d images, %s of %s", st.Dir, len(st.Images), plan.Size(st.Bytes), plan.Size(st.Limit)))
 	}
 	if s.RebootNeeded {
 		out = append(out, "", "A reboot is needed: "+strings.Join(s.Why, "; "))

@@ -88,7 +88,7 @@ func TestStoredImageIsVerifiedOnceAProcess(t *testing.T) {
 		"check": {1, func(e *workflow.Engine) {
 			c, err := e.CheckKernel(t.Context(), "", "")
 			require.NoError(t, err)
-			require.NoError(t, e.Rehearse(t.Context(), c, ""))
+			require.NoError(t, e.Rehearse(t.Context(), c))
 		}},
 		"status": {0, func(e *workflow.Engine) {
 			_, err := e.Status(t.Context())

@@ -157,7 +157,7 @@ func (a *app) checkVerb() *cobra.Command {
 			case rehearse && kernel != "" && osRoot == "" && workflow.ExitOf(err) == workflow.ExitNoMatch:
 				res, err = e.RehearseUninstalled(cmd.Context(), kernel)
 			case err == nil && rehearse:
-				err = e.Rehearse(cmd.Context(), res, osRoot)
+				err = e.Rehearse(cmd.Context(), res)
 			}
 			if err != nil {
 				return err

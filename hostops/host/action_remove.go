@@ -281,7 +281,7 @@ func (a *Purge) Kind() string { return "purge-removed" }
 // sharedDirs are those below the state directory that serve kept drivers only.
 // tree, firmware and modprobe.d are gone by then, unless they hold something
 // that was changed by somebody else.
-var sharedDirs = []string{"bin", "kept", "saved", "blocked", "allow", "upgrade", "cache"}
+var sharedDirs = []string{"bin", "kept", "saved", "blocked", "allow", "upgrade", "cache", "work", pendingDir}
 
 // sharedFiles are the records of hooks.
 var sharedFiles = []string{"hook.log", ".hook.lock", "boot.json"}

@@ -55,11 +55,15 @@ func ReadBoot(n *hostops.Node, state string) (*BootResult, error) {
 // HookBoot runs at every boot: it puts back what a rollback took, copies the
 // modprobe.d files where /etc is not kept, sets the firmware path, loads what
 // udev cannot load by itself, and compares what is loaded with what is kept.
-// An OS upgrade that was done past the gate is noticed here. An error means
+// What was being unpacked when the node went down is swept away. An OS upgrade
+// that was done past the gate is noticed here. An error means
 // that something kept is not in use; the boot goes on.
 func HookBoot(ctx context.Context, n *hostops.Node, l Layout) (*BootResult, error) {
 	r := &BootResult{Kernel: n.Kernel.Release(), At: n.Now().UTC()}
 	r.BootID, _ = n.ReadString("/proc/sys/kernel/random/boot_id")
+	if last, err := ReadBoot(n, l.State); err != nil || last.BootID != r.BootID {
+		dropWork(n, l.State)
+	}
 	kept, err := soundKept(n, l.State)
 	var bad []string
 	if err != nil {

@@ -49,6 +49,26 @@ func TestBootLoadsWhatIsKeptAndSaysSo(t *testing.T) {
 	}
 }
 
+// Whoever was unpacking something when the node went down cannot clear it away.
+func TestBootSweepsWhatAKilledProcessWasUnpacking(t *testing.T) {
+	n, _, state, _ := gated(t, hosts.Merge(hosts.Debian(), hosts.Files{"/proc/sys/kernel/random/boot_id": "one"}))
+	leave := func() {
+		for _, f := range []string{"/pending/lib/x.ko", "/work/os-1/x.ko"} {
+			require.NoError(t, n.WriteFile(state+f, []byte("x"), 0o644))
+		}
+	}
+	leave()
+	_, err := boot(t, n)
+	require.NoError(t, err)
+	require.False(t, n.Exists(state+"/pending"))
+	require.False(t, n.Exists(state+"/work"))
+
+	leave() // the hook is run again, and somebody is at work
+	_, err = boot(t, n)
+	require.NoError(t, err)
+	require.True(t, n.Exists(state+"/work/os-1/x.ko"))
+}
+
 func TestBootWithoutTheDeviceLoadsNothing(t *testing.T) {
 	n, _, _, _ := gated(t, hosts.Debian())
 	r, err := boot(t, n)

@@ -22,6 +22,17 @@ func (h *Host) Kernels(ctx context.Context) ([]Kernel, error) {
 	return installedKernels(h.n, running), nil
 }
 
+// NextBoot is the kernel that boots next: a staged one before the default, and
+// the first, which runs, where no other waits. There is at least one.
+func NextBoot(kernels []Kernel) Kernel {
+	for _, role := range []Role{Staged, Next} {
+		if i := slices.IndexFunc(kernels, func(k Kernel) bool { return slices.Contains(k.Roles, role) }); i >= 0 {
+			return kernels[i]
+		}
+	}
+	return kernels[0]
+}
+
 // runningKernel is uname -r and its module directory; Dir is named also when
 // it is gone (an upgrade may have removed it).
 func runningKernel(n *hostops.Node) Kernel {

@@ -17,16 +17,20 @@ import (
 // command line (dpkg -i FILE…, apt's dpkg --unpack --recursive DIRECTORY). What
 // is laid out takes as much room as the packages do, until done is called.
 func PendingKernel(ctx context.Context, n *hostops.Node, state, release string, pid int) (k Kernel, done func(), err error) {
-	root := path.Join(state, "pending")
-	done = func() { _ = n.RemoveAll(root) }
-	done() // what a power cut left
+	root := path.Join(state, pendingDir)
+	done = func() {}
 	defer func() {
 		if err != nil {
 			done()
 			err = fmt.Errorf("looking into the packages of kernel %s: %w", release, err)
 		}
 	}()
-	for _, file := range dpkgFiles(n, pid) {
+	files := dpkgFiles(n, pid)
+	if len(files) > 0 { // dpkg locks others out: nobody else is at it
+		done = func() { _ = n.RemoveAll(root) }
+		done() // what a kill left
+	}
+	for _, file := range files {
 		name, err := n.Exec.Run(ctx, "dpkg-deb", "--field", n.Path(file), "Package")
 		if err != nil {
 			return k, done, err
@@ -54,6 +58,21 @@ func PendingKernel(ctx context.Context, n *hostops.Node, state, release string, 
 		return k, done, fmt.Errorf("no process above %d is a dpkg that has its modules", pid)
 	}
 	return k, done, nil
+}
+
+// pendingDir is where, below the state directory, packages are laid out.
+const pendingDir = "pending"
+
+// WorkDir is for what is unpacked and thrown away.
+func WorkDir(state string) string { return path.Join(state, "work") }
+
+// dropWork removes, at boot, what was laid out by processes that were killed.
+func dropWork(n *hostops.Node, state string) {
+	for _, dir := range []string{path.Join(state, pendingDir), WorkDir(state)} {
+		if err := n.RemoveAll(dir); err != nil {
+			n.Log.Warn("a leftover stays", "directory", dir, "err", err)
+		}
+	}
 }
 
 // kernelPackage says whether a package has the image or the modules of a

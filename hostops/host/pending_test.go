@@ -77,6 +77,12 @@ func TestPendingKernelIsFoundOnTheCommandLineOfDpkg(t *testing.T) {
 				require.ErrorContains(t, err, kernelB)
 			}
 			require.False(t, n.Exists(ordinaryState+"/pending"), "nothing of it stays")
+
+			// Asked by hand meanwhile, it does not touch what a gate has laid out.
+			require.NoError(t, n.WriteFile(ordinaryState+"/pending/x", nil, 0o644))
+			_, _, err = PendingKernel(t.Context(), n, ordinaryState, kernelB, 1)
+			require.ErrorContains(t, err, "no process above 1 is a dpkg")
+			require.True(t, n.Exists(ordinaryState+"/pending/x"))
 		})
 	}
 }

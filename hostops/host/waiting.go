@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,9 +31,9 @@ func (l Lack) Sentence() string {
 
 // WaitingLacks looks into an OS image of Elemental's that waits for the next
 // boot, whatever its upgrade's hook has said, or whether it ran: that is how a
-// hook that was never run is found. Nothing waits: none. The error says that
-// the image could not be read.
-func WaitingLacks(ctx context.Context, n *hostops.Node, state string) ([]Lack, error) {
+// hook that was never run is found. kernels are those that may boot. Nothing
+// waits: none. The error says that the image could not be read.
+func WaitingLacks(ctx context.Context, n *hostops.Node, state string, kernels []Kernel) ([]Lack, error) {
 	active, _ := elementalImages(n)
 	if active == "" || !ImageWaiting(n) {
 		return nil, nil
@@ -41,7 +42,7 @@ func WaitingLacks(ctx context.Context, n *hostops.Node, state string) ([]Lack, e
 	if err != nil || len(kept) == 0 {
 		return nil, err
 	}
-	kernels := imageKernels(ctx, n, active)
+	kernels = slices.DeleteFunc(slices.Clone(kernels), func(k Kernel) bool { return !slices.Contains(k.Roles, Next) })
 	if len(kernels) == 0 {
 		return nil, fmt.Errorf("no kernel can be read in %s, which boots next", active)
 	}
@@ -50,12 +51,12 @@ func WaitingLacks(ctx context.Context, n *hostops.Node, state string) ([]Lack, e
 		if k.When != "persist" {
 			continue
 		}
-		for _, rel := range kernels {
-			lack := Lack{Driver: k.Driver.Name, Kernel: rel}
-			missing := coveredAt(n, state, &k, rel)
+		for _, kernel := range kernels {
+			lack := Lack{Driver: k.Driver.Name, Kernel: kernel.Release}
+			missing := coveredAt(n, state, &k, kernel.Release)
 			lack.Kept = missing == nil
 			if k.Where == "os-image" && lack.Kept {
-				missing = imageHas(ctx, n, active, k, rel)
+				missing = imageHas(ctx, n, active, k, kernel.Release)
 			}
 			if missing != nil {
 				lack.Reason = missing.Error()
@@ -78,7 +79,7 @@ func HookImageWaiting(ctx context.Context, n *hostops.Node, state string, limit,
 		case <-time.After(every):
 		}
 	}
-	lacks, err := WaitingLacks(ctx, n, state)
+	lacks, err := WaitingLacks(ctx, n, state, elementalKernels(ctx, n, runningKernel(n)))
 	if err != nil {
 		shout(ctx, n, "fitout: "+err.Error()+": it is NOT checked for drivers")
 		return err

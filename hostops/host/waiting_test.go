@@ -50,7 +50,7 @@ func TestLossThatTheToolkitHidIsToldBeforeTheReboot(t *testing.T) {
 				c.before(t, n, a.State)
 			}
 			upgradeTo(t, n, c.kernel)
-			lacks, err := WaitingLacks(t.Context(), n, a.State)
+			lacks, err := WaitingLacks(t.Context(), n, a.State, elementalKernels(t.Context(), n, runningKernel(n)))
 			require.NoError(t, err)
 			err = HookImageWaiting(t.Context(), n, a.State, time.Minute, time.Second)
 			motd, _ := n.ReadString(motdPath)

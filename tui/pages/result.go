@@ -191,7 +191,7 @@ func says(name string, yes bool, a, b string) string {
 // nextBoot names the kernel that boots next and its verdict.
 func nextBoot(d plan.Driver) string {
 	for _, k := range d.Kernels {
-		if k.Role == string(host.Next) {
+		if k.Role == string(host.Next) || k.Role == string(host.Staged) {
 			return " (" + k.Release + ", " + look.Verdict(k.Verdict) + ")"
 		}
 	}
