@@ -103,9 +103,18 @@ func (n *Node) WriteFrom(p string, src io.Reader, perm os.FileMode, label string
 }
 
 // WriteKernel writes data to a sysfs or procfs file with one write(2), adding
-// nothing and truncating nothing: the kernel takes each write as one command.
+// nothing and truncating nothing: the kernel takes each write as one command. On a
+// recorded node these are plain files, which would keep what a shorter write leaves,
+// and those of a bus that can only be written are missing.
 func (n *Node) WriteKernel(p string, data string) error {
-	f, err := os.OpenFile(n.Path(p), os.O_WRONLY, 0)
+	flags := os.O_WRONLY
+	if n.Simulated() {
+		flags |= os.O_TRUNC
+		if strings.HasPrefix(p, "/sys/bus/") {
+			flags |= os.O_CREATE
+		}
+	}
+	f, err := os.OpenFile(n.Path(p), flags, 0o644)
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", p, err)
 	}

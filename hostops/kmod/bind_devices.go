@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type BindDevices struct {
 	Addresses []string
 	// Driver is the driver's name or its module's.
 	Driver string
+	// Limit is how long a driver's code may take with one device, 0: 2 minutes.
+	Limit time.Duration
 	// Before is how each device was bound, of Prepare.
 	Before   []Binding
 	Prepared bool
@@ -42,7 +45,7 @@ func (*BindDevices) Kind() string { return "bind-devices" }
 func (a *BindDevices) Describe() hostops.Description {
 	d := hostops.Description{
 		Title: "bind " + strings.Join(a.Addresses, ", ") + " to " + a.Driver, Estimate: 2 * time.Second,
-		Limit: time.Duration(max(1, len(a.Addresses)))*2*bindLimit + time.Minute,
+		Limit: time.Duration(max(1, len(a.Addresses)))*(a.limit()+2*bindLimit) + time.Minute,
 	}
 	for _, addr := range a.Addresses {
 		d.Text = append(d.Text,
@@ -52,6 +55,8 @@ func (a *BindDevices) Describe() hostops.Description {
 	}
 	return d
 }
+
+func (a *BindDevices) limit() time.Duration { return cmp.Or(a.Limit, loadLimit) }
 
 // driversOf are the PCI drivers that a module registered. A module may register
 // one of another name (mlx5_core's is the same, i2c_i801's "i801_smbus").
@@ -129,9 +134,11 @@ func (a *BindDevices) Do(ctx context.Context, n *hostops.Node, out hostops.Sink)
 	var failed []error
 	for i, b := range a.Before {
 		out.Progress(int64(i), int64(len(a.Before)))
-		if err := a.bind(ctx, n, b, out); err != nil {
-			failed = append(failed, err)
+		err := a.bind(ctx, n, b, out)
+		if isStuck(err) {
+			return err // what the kernel keeps locked now, the next one would wait for
 		}
+		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
 }
@@ -146,13 +153,18 @@ func (a *BindDevices) bind(ctx context.Context, n *hostops.Node, b Binding, out 
 	if len(drivers) == 0 {
 		return fmt.Errorf("binding %s to %s: the loaded module registered no driver for PCI devices", b.Address, a.Driver)
 	}
-	if err := give(ctx, n, b.Address, drivers[0]); err != nil {
-		back := rebind(ctx, n, b)
-		return errors.Join(fmt.Errorf("binding %s to %s: %w", b.Address, a.Driver, err), back)
+	if err := give(ctx, n, a.limit(), b.Address, drivers[0]); err != nil {
+		err = fmt.Errorf("binding %s to %s: %w", b.Address, a.Driver, err)
+		if isStuck(err) {
+			return err
+		}
+		return errors.Join(err, rebind(ctx, n, a.limit(), b))
 	}
 	// The override served its purpose: left behind it would keep other drivers
 	// off when this one is unloaded.
-	if err := setOverride(n, b.Address, b.Override); err != nil {
+	if err := setOverride(n, a.limit(), b.Address, b.Override); isStuck(err) {
+		return err
+	} else if err != nil {
 		out.Line("warning: " + err.Error())
 	}
 	out.Line(b.Address + " is bound to " + driverOf(n, b.Address))
@@ -160,16 +172,16 @@ func (a *BindDevices) bind(ctx context.Context, n *hostops.Node, b Binding, out 
 }
 
 // give takes a device from the driver it has and asks for one by name.
-func give(ctx context.Context, n *hostops.Node, addr, driver string) error {
-	if err := setOverride(n, addr, driver); err != nil {
+func give(ctx context.Context, n *hostops.Node, limit time.Duration, addr, driver string) error {
+	if err := setOverride(n, limit, addr, driver); err != nil {
 		return err
 	}
 	if now := driverOf(n, addr); now != "" {
-		if err := command(n, pciDrivers+now+"/unbind", addr); err != nil {
+		if err := command(n, limit, pciDrivers+now+"/unbind", addr); err != nil {
 			return err
 		}
 	}
-	if err := command(n, pciProbe, addr); err != nil {
+	if err := command(n, limit, pciProbe, addr); err != nil {
 		return err
 	}
 	if !waitFor(ctx, n, bindLimit, func() bool { return driverOf(n, addr) == driver }) {
@@ -179,8 +191,8 @@ func give(ctx context.Context, n *hostops.Node, addr, driver string) error {
 }
 
 // rebind restores a device's override and driver.
-func rebind(ctx context.Context, n *hostops.Node, b Binding) error {
-	if err := setOverride(n, b.Address, b.Override); err != nil {
+func rebind(ctx context.Context, n *hostops.Node, limit time.Duration, b Binding) error {
+	if err := setOverride(n, limit, b.Address, b.Override); err != nil {
 		return err
 	}
 	now := driverOf(n, b.Address)
@@ -191,7 +203,7 @@ func rebind(ctx context.Context, n *hostops.Node, b Binding) error {
 		return nil // it came back by itself
 	}
 	if now = driverOf(n, b.Address); now != "" {
-		if err := command(n, pciDrivers+now+"/unbind", b.Address); err != nil {
+		if err := command(n, limit, pciDrivers+now+"/unbind", b.Address); err != nil {
 			return err
 		}
 	}
@@ -202,7 +214,10 @@ func rebind(ctx context.Context, n *hostops.Node, b Binding) error {
 		return fmt.Errorf("%s was bound to %s, which is not loaded now", b.Address, b.Driver)
 	}
 	// Its answer shows in the driver link; an errno here only repeats it.
-	bindErr := command(n, pciDrivers+b.Driver+"/bind", b.Address)
+	bindErr := command(n, limit, pciDrivers+b.Driver+"/bind", b.Address)
+	if isStuck(bindErr) {
+		return bindErr
+	}
 	if !waitFor(ctx, n, bindLimit, func() bool { return driverOf(n, b.Address) == b.Driver }) {
 		return errors.Join(fmt.Errorf("%s was bound to %s, which did not take it back", b.Address, b.Driver), bindErr)
 	}
@@ -210,26 +225,22 @@ func rebind(ctx context.Context, n *hostops.Node, b Binding) error {
 }
 
 // setOverride writes driver_override; a newline alone clears it (kernel,
-// drivers/base/driver.c, driver_set_override).
-func setOverride(n *hostops.Node, addr, driver string) error {
-	if overrideOf(n, addr) == driver {
-		return nil
-	}
-	if driver == "" {
-		driver = "\n"
-	}
-	return command(n, pciDevices+addr+"/driver_override", driver)
+// drivers/base/driver.c, driver_set_override). Reading it waits for the driver that
+// is at work on the device, as writing does.
+func setOverride(n *hostops.Node, limit time.Duration, addr, driver string) error {
+	file := pciDevices + addr + "/driver_override"
+	return away(limit, fmt.Sprintf("writing %q to %s", driver, file), func() error {
+		if overrideOf(n, addr) == driver {
+			return nil
+		}
+		return n.WriteKernel(file, cmp.Or(driver, "\n"))
+	})
 }
 
-// command writes one word to a file of sysfs. On a recorded node these are
-// plain files, which keep what a shorter write leaves: they are emptied first.
-func command(n *hostops.Node, file, word string) error {
-	if n.Simulated() {
-		if err := n.WriteFile(file, nil, 0o644); err != nil {
-			return err
-		}
-	}
-	return n.WriteKernel(file, word)
+// command writes an address to a file of sysfs that has a driver's code run: the
+// write comes back when that code does.
+func command(n *hostops.Node, limit time.Duration, file, addr string) error {
+	return away(limit, fmt.Sprintf("writing %s to %s", addr, file), func() error { return n.WriteKernel(file, addr) })
 }
 
 // waitFor asks until it is so, at most for limit; a simulated node answers at
@@ -256,13 +267,17 @@ func (a *BindDevices) Undo(ctx context.Context, n *hostops.Node, out hostops.Sin
 	for _, b := range a.Before {
 		if b.Driver != "" && !n.Exists(pciDrivers+b.Driver) {
 			// Undoing the step that unloaded it brings driver and device back.
-			if err := setOverride(n, b.Address, b.Override); err != nil {
+			if err := setOverride(n, a.limit(), b.Address, b.Override); err != nil {
 				failed = append(failed, err)
 			}
 			out.Line(fmt.Sprintf("%s stays as it is until %s is loaded again", b.Address, b.Driver))
 			continue
 		}
-		if err := rebind(ctx, n, b); err != nil {
+		err := rebind(ctx, n, a.limit(), b)
+		if isStuck(err) {
+			return err
+		}
+		if err != nil {
 			failed = append(failed, err)
 			continue
 		}

@@ -1,7 +1,6 @@
 package kmod
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,54 +118,58 @@ func threadLives(tid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-// stuck is a load call that did not come back as calls do.
+// stuck is a call that did not come back as calls do.
 type stuck struct {
 	code, text string
 }
 
 func (s *stuck) Error() string { return s.text }
 
-func crashed(how string) error {
-	return &stuck{"init-crashed", "its start-up code crashed in the kernel (" + how + ")"}
+// Hung says that the call is in the kernel still.
+func (s *stuck) Hung() bool { return s.code == "init-hung" }
+
+// FindingCode is the stable code of the reason.
+func (s *stuck) FindingCode() string { return s.code }
+
+// isStuck says that it is better to do nothing more: what such a call holds in the
+// kernel, the next one would wait for.
+func isStuck(err error) bool { s := (*stuck)(nil); return errors.As(err, &s) }
+
+const startUp = "its start-up code"
+
+func crashed(what, how string) error {
+	return &stuck{"init-crashed", what + " crashed in the kernel (" + how + ")"}
 }
 
-func hung(after time.Duration) error {
-	return &stuck{"init-hung", fmt.Sprintf("its start-up code has not come back after %s; the call cannot be broken off", after)}
-}
-
-// insert hands an open, uncompressed module file to the kernel. On the live
-// node the call is made by a child process when this program can be its own
-// child; else, and on a simulated node, by a thread of its own. Both are left
-// behind when the call does not come back within the limit.
-func insert(ctx context.Context, n *hostops.Node, file *os.File, params string, limit time.Duration) error {
-	call := func() error { return n.Kernel.LoadModule(file, params) }
-	if !n.Simulated() && isFitout() {
-		call = func() error { return askChild(exec.Command("/proc/self/exe", ChildVerb), file, params) }
-	}
+// away makes a call that runs a module's code on a thread of its own, which is left
+// behind when the call does not come back within the limit. Whoever is told to stop
+// meanwhile waits all the same: the call cannot be taken back, and a slow one is
+// not a hanging one. what says in an error what was called.
+func away(limit time.Duration, what string, call func() error) error {
 	done := make(chan error, 1)
-	go func() {
-		// A thread that the kernel kills or keeps must serve no other goroutine.
-		runtime.LockOSThread()
-		done <- call()
-		runtime.UnlockOSThread()
-	}()
+	go func() { done <- onOwnThread(call) }()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case err := <-done:
+		if errors.Is(err, errKilled) {
+			return crashed(what, "the calling thread was killed")
+		}
 		return err
 	case <-timer.C:
-		return hung(limit)
-	case <-ctx.Done():
-		// The call cannot be taken back: give it a moment to end by itself, so
-		// that the caller knows whether there is something to undo.
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(min(limit, 5*time.Second)):
-			return hung(5 * time.Second)
-		}
+		return &stuck{"init-hung", fmt.Sprintf("%s has not come back after %s; the call cannot be broken off", what, limit)}
 	}
+}
+
+// insert hands an open, uncompressed module file to the kernel. On the live
+// node the call is made by a child process when this program can be its own
+// child; else, and on a simulated node, by a thread of its own.
+func insert(n *hostops.Node, file *os.File, params string, limit time.Duration) error {
+	call := func() error { return n.Kernel.LoadModule(file, params) }
+	if !n.Simulated() && isFitout() {
+		call = func() error { return askChild(exec.Command("/proc/self/exe", ChildVerb), file, params) }
+	}
+	return away(limit, startUp, call)
 }
 
 // isFitout says that this process is the program itself, which knows the
@@ -190,7 +193,7 @@ func askChild(cmd *exec.Cmd, file *os.File, params string) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return crashed("the loading process was killed by " + ws.Signal().String())
+			return crashed(startUp, "the loading process was killed by "+ws.Signal().String())
 		}
 	}
 	if err != nil {
@@ -201,7 +204,7 @@ func askChild(cmd *exec.Cmd, file *os.File, params string) error {
 		return fmt.Errorf("reading the loading process's answer: %w", err)
 	}
 	if reply.Killed {
-		return crashed("the loading thread was killed")
+		return crashed(startUp, "the loading thread was killed")
 	}
 	if reply.Errno != 0 {
 		return reply.Errno

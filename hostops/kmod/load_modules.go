@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,10 +57,7 @@ func (a *LoadModules) Describe() hostops.Description {
 }
 
 func (a *LoadModules) limit() time.Duration {
-	if a.Limit > 0 {
-		return a.Limit
-	}
-	return loadLimit
+	return cmp.Or(a.Limit, loadLimit)
 }
 
 // identify reads from each file what tells its build.
@@ -170,7 +168,7 @@ func (a *LoadModules) loadOne(ctx context.Context, n *hostops.Node, f LoadFile, 
 		n.Log.Debug("no kernel log", "error", logErr)
 	}
 	started := time.Now()
-	err = insert(ctx, n, file, f.Params, a.limit())
+	err = insert(n, file, f.Params, a.limit())
 	lines := log.Lines()
 	for _, l := range lines {
 		out.Line(l.String())
@@ -254,7 +252,11 @@ func (a *LoadModules) Undo(ctx context.Context, n *hostops.Node, out hostops.Sin
 			out.Line(fmt.Sprintf("%s is left: it is not the build that was loaded here", m.Name))
 			continue
 		}
-		if err := unload(ctx, n, m.Name); err != nil {
+		err = unload(ctx, n, m.Name)
+		if isStuck(err) {
+			return err
+		}
+		if err != nil {
 			failed = append(failed, err)
 			continue
 		}

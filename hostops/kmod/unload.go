@@ -37,7 +37,10 @@ func unload(ctx context.Context, n *hostops.Node, name string) error {
 		limit = 0
 	}
 	for end := time.Now().Add(limit); ; {
-		callErr := n.Kernel.UnloadModule(name)
+		callErr := away(loadLimit, "its exit code", func() error { return n.Kernel.UnloadModule(name) })
+		if isStuck(callErr) {
+			return fmt.Errorf("unloading %s: %w", name, callErr)
+		}
 		m, err := loaded(n, name)
 		if err != nil {
 			return fmt.Errorf("unloading %s: %w", name, err)

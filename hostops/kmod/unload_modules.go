@@ -61,7 +61,7 @@ func (a *UnloadModules) Describe() hostops.Description {
 	}
 	d := hostops.Description{
 		Title: "unload " + strings.Join(names, ", "), Estimate: 2 * time.Second,
-		Limit: time.Duration(max(1, len(names)))*unloadLimit + time.Minute,
+		Limit: time.Duration(max(1, len(names)))*unloadLimit + loadLimit + time.Minute,
 	}
 	for _, name := range names {
 		d.Text = append(d.Text, fmt.Sprintf("delete_module(%q, O_NONBLOCK)", name))
@@ -219,13 +219,21 @@ func (a *UnloadModules) Done(_ context.Context, n *hostops.Node) (bool, error) {
 func (a *UnloadModules) Undo(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
 	var failed []error
 	for _, r := range slices.Backward(a.Removed) {
-		if err := r.restore(ctx, n, a.Trees, out); err != nil {
+		err := r.restore(ctx, n, a.Trees, out)
+		if isStuck(err) {
+			return err
+		}
+		if err != nil {
 			failed = append(failed, err)
 		}
 	}
 	for _, r := range a.Removed {
 		for _, b := range r.Devices {
-			if err := rebind(ctx, n, b); err != nil {
+			err := rebind(ctx, n, loadLimit, b)
+			if isStuck(err) {
+				return err
+			}
+			if err != nil {
 				failed = append(failed, err)
 			}
 		}

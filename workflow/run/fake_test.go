@@ -122,6 +122,8 @@ func (c *change) strike(ctx context.Context, n *hostops.Node, method string, out
 		dieNow()
 	case "hang":
 		select {}
+	case "give-up":
+		return givenUp{}
 	case "slow":
 		_ = n.WriteFile("/reached", []byte(c.Path), 0o644)
 		<-ctx.Done()
@@ -139,6 +141,12 @@ func (c *change) strike(ctx context.Context, n *hostops.Node, method string, out
 	}
 	return nil
 }
+
+// givenUp is the error of an action that left its call in the kernel.
+type givenUp struct{}
+
+func (givenUp) Error() string { return "it has not come back after 50ms" }
+func (givenUp) Hung() bool    { return true }
 
 // aftercare is a change that what was done before does not hang on.
 type aftercare struct{ change }

@@ -186,15 +186,22 @@ func TestStepThatHangsIsNamedAndNotWaitedForWithoutEnd(t *testing.T) {
 }
 
 func TestUndoThatHangsEndsTheRunAsHung(t *testing.T) {
-	n, p := node(t)
-	limitEach(p, 300*time.Millisecond)
-	fault(t, n, "replaced", "do fail")
-	fault(t, n, "loaded", "undo hang")
-	dir := prepareRun(t, n, p, firstRun)
-	require.Equal(t, 13, execute(n, dir, journal.ModeRun))
-	s := summary(t, n, dir)
-	require.Len(t, s.NotUndone, 2, "the hung one and the one below it")
-	require.Contains(t, s.Message, "undoing step 3 load hangs")
+	for _, order := range []string{"undo hang", "undo give-up"} {
+		t.Run(order, func(t *testing.T) {
+			n, p := node(t)
+			limitEach(p, 300*time.Millisecond)
+			fault(t, n, "replaced", "do fail")
+			fault(t, n, "loaded", order)
+			dir := prepareRun(t, n, p, firstRun)
+			require.Equal(t, 13, execute(n, dir, journal.ModeRun))
+			s := summary(t, n, dir)
+			require.Len(t, s.NotUndone, 2, "the hung one and the one below it")
+			require.Contains(t, s.Message, "undoing step 3 load hangs")
+			record, err := n.ReadString("/run/fitout/lock")
+			require.NoError(t, err)
+			require.Contains(t, record, `"hung":"load"`)
+		})
+	}
 }
 
 func TestFloodingActionNeitherFillsTheJournalNorStallsTheRun(t *testing.T) {

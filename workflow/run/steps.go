@@ -120,11 +120,8 @@ func (r *runner) do(ctx context.Context, i int, a hostops.Action, limit time.Dur
 		err = r.restart(ctx, i, limit)
 	} else {
 		out := &sink{w: r.w, step: r.plan.Steps[i].ID, n: i + 1}
-		err = call(ctx, limit, r.o.Grace, r.stop.asked, func(ctx context.Context) error { return a.Do(ctx, r.n, out) })
+		err = givenUp(call(ctx, limit, r.o.Grace, r.stop.asked, func(ctx context.Context) error { return a.Do(ctx, r.n, out) }))
 		out.shut.Store(true)
-	}
-	if inKernel := (leftInKernel)(nil); errors.As(err, &inKernel) && inKernel.Hung() {
-		err = fmt.Errorf("%w: %w", errHung, err)
 	}
 	if errors.Is(err, errHung) || errors.Is(err, errRestarting) {
 		return err
@@ -228,7 +225,7 @@ func (r *runner) undo(ctx context.Context) (left []string, hungAt int) {
 		}
 		_ = r.state(i, journal.Undoing, d.Title, "", nil)
 		out := &sink{w: r.w, step: r.plan.Steps[i].ID, n: i + 1}
-		err := call(ctx, limit, r.o.Grace, nil, func(ctx context.Context) error { return a.Undo(ctx, r.n, out) })
+		err := givenUp(call(ctx, limit, r.o.Grace, nil, func(ctx context.Context) error { return a.Undo(ctx, r.n, out) }))
 		out.shut.Store(true)
 		if err == nil {
 			_ = r.state(i, journal.Undone, "", "", nil)
