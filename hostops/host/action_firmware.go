@@ -14,10 +14,8 @@ import (
 
 	"fitout/catalog/module"
 	"fitout/hostops"
+	"fitout/hostops/kmod"
 )
-
-// firmwareParam is the kernel's one alternative firmware directory.
-const firmwareParam = "/sys/module/firmware_class/parameters/path"
 
 // maxForeign bounds how many files of a foreign firmware directory are linked.
 const maxForeign = 20000
@@ -130,7 +128,7 @@ func (a *PutFirmware) Prepare(_ context.Context, n *hostops.Node) error {
 			bytes += uint64(size)
 		}
 	}
-	if cur := firmwarePath(n); cur != "" && cur != firmwareDir(a.State) && !strings.HasPrefix(cur, "/run/fitout") {
+	if cur, _ := kmod.FirmwarePath(n); cur != "" && cur != firmwareDir(a.State) && !strings.HasPrefix(cur, "/run/fitout") {
 		a.Foreign = cur
 		if err := a.planLinks(n); err != nil {
 			return err
@@ -273,8 +271,8 @@ func (a *PutFirmware) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) e
 			pruneDirs(n, path.Dir(aside), a.State)
 		}
 	}
-	if firmwarePath(n) == dir && !n.Exists(dir) {
-		if err := writeFirmwarePath(n, a.Foreign); err != nil {
+	if now, _ := kmod.FirmwarePath(n); now == dir && !n.Exists(dir) {
+		if err := kmod.WriteFirmwarePath(n, a.Foreign); err != nil {
 			return err
 		}
 	}
@@ -306,21 +304,8 @@ func setFirmwarePath(n *hostops.Node, state string) error {
 	if entries, err := os.ReadDir(n.Path(dir)); err != nil || len(entries) == 0 {
 		return nil
 	}
-	if !n.Exists(firmwareParam) || firmwarePath(n) == dir {
-		return nil
+	if now, err := kmod.FirmwarePath(n); err != nil || now == dir {
+		return nil // a kernel without the parameter has no such directory
 	}
-	return writeFirmwarePath(n, dir)
-}
-
-// firmwarePath is the kernel's extra firmware directory, "" for none.
-func firmwarePath(n *hostops.Node) string {
-	b, _ := n.ReadFile(firmwareParam)
-	value, _, _ := strings.Cut(string(b), "\x00")
-	return strings.TrimSpace(value)
-}
-
-// writeFirmwarePath ends the value with a zero byte: an empty write would be
-// none at all, and a newline would become part of the path.
-func writeFirmwarePath(n *hostops.Node, dir string) error {
-	return n.WriteKernel(firmwareParam, dir+"\x00")
+	return kmod.WriteFirmwarePath(n, dir)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fitout/hostops"
+	"fitout/hostops/kmod"
 )
 
 // Remove implements Family. last makes the second action take the shared
@@ -85,7 +86,7 @@ func (a *TakeOut) Prepare(_ context.Context, n *hostops.Node) error {
 	if conf := (OwnFile{Path: bootConf(a.Driver)}); conf.there(n) {
 		a.Files = append(a.Files, conf)
 	}
-	a.Firmware = firmwarePath(n)
+	a.Firmware, _ = kmod.FirmwarePath(n)
 	if a.Last {
 		if err := a.foreignLinks(n); err != nil {
 			return err
@@ -177,7 +178,7 @@ func (a *TakeOut) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 	removeEmpty(n, a.Dirs)
 	removeEmpty(n, []string{bootModprobe})
 	if a.Last && a.Firmware == firmwareDir(a.State) {
-		if err := writeFirmwarePath(n, foreignDir(a.Foreign)); err != nil {
+		if err := kmod.WriteFirmwarePath(n, foreignDir(a.Foreign)); err != nil {
 			out.Line("the kernel keeps its firmware path until reboot: " + err.Error())
 		}
 	}
@@ -254,8 +255,8 @@ func (a *TakeOut) Undo(ctx context.Context, n *hostops.Node, _ hostops.Sink) err
 			return err
 		}
 	}
-	if n.Exists(firmwareParam) && firmwarePath(n) != a.Firmware {
-		if err := writeFirmwarePath(n, a.Firmware); err != nil {
+	if now, err := kmod.FirmwarePath(n); err == nil && now != a.Firmware {
+		if err := kmod.WriteFirmwarePath(n, a.Firmware); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,16 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"fitout/hostops"
+	"fitout/hostops/kmod"
 	"fitout/testdata/hosts"
 )
+
+func firmwarePath(t *testing.T, n *hostops.Node) string {
+	t.Helper()
+	dir, err := kmod.FirmwarePath(n)
+	require.NoError(t, err)
+	return dir
+}
 
 func firmware(t *testing.T, n *hostops.Node, driver, name, content string) *PutFirmware {
 	t.Helper()
@@ -25,7 +33,7 @@ func TestFirmwareLiesUnderTheVeryNameTheKernelAsksFor(t *testing.T) {
 	apply(t, n, []hostops.Action{firmware(t, n, "d", "vendor/fw.bin", "x")})
 	require.True(t, n.Exists("/var/lib/fitout/firmware/vendor/fw.bin"))
 	require.NoError(t, setFirmwarePath(n, ordinaryState))
-	require.Equal(t, "/var/lib/fitout/firmware", firmwarePath(n))
+	require.Equal(t, "/var/lib/fitout/firmware", firmwarePath(t, n))
 }
 
 // Seen where the runner was killed in the middle of writing a firmware file.
@@ -48,11 +56,11 @@ func TestHalfWrittenFirmwareIsSweptAway(t *testing.T) {
 func TestUndoneFirmwareIsNoLongerLookedForEvenAfterABoot(t *testing.T) {
 	for name, before := range map[string]string{"no path of its own": "", "the host's own": "/opt/fw"} {
 		t.Run(name, func(t *testing.T) {
-			n := node(t, hosts.Debian(), map[string]string{firmwareParam: before, "/opt/fw/site/a.bin": "theirs"})
+			n := node(t, hosts.Debian(), map[string]string{kmod.FirmwareParam: before, "/opt/fw/site/a.bin": "theirs"})
 			done := apply(t, n, []hostops.Action{firmware(t, n, "d", "vendor/fw.bin", "x")})
 			require.NoError(t, setFirmwarePath(n, ordinaryState))
 			undo(t, n, done)
-			require.Equal(t, before, firmwarePath(n))
+			require.Equal(t, before, firmwarePath(t, n))
 		})
 	}
 }
@@ -113,7 +121,7 @@ func TestRemovalLeavesFirmwareThatIsNotOurs(t *testing.T) {
 
 func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {
 	n := node(t, hosts.Debian(), map[string]string{
-		firmwareParam: "/opt/fw", "/opt/fw/site/a.bin": "theirs", "/opt/fw/e100/d101m_ucode.bin": "theirs",
+		kmod.FirmwareParam: "/opt/fw", "/opt/fw/site/a.bin": "theirs", "/opt/fw/e100/d101m_ucode.bin": "theirs",
 	})
 	f := family(t, n)
 	actions, err := f.Persist(e100(t, n, kernelA), "auto")
@@ -130,7 +138,7 @@ func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {
 	actions, err = f.Remove("intel-e100", true)
 	require.NoError(t, err)
 	apply(t, n, actions)
-	require.Equal(t, "/opt/fw", firmwarePath(n))
+	require.Equal(t, "/opt/fw", firmwarePath(t, n))
 	require.False(t, n.Exists("/var/lib/fitout/firmware"))
 	require.True(t, n.Exists("/opt/fw/site/a.bin"))
 }

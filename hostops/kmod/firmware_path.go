@@ -9,21 +9,21 @@ import (
 	"fitout/hostops"
 )
 
-// firmwareParam is the one directory that the kernel searches before
+// FirmwareParam is the one directory that the kernel searches before
 // /lib/firmware (kernel, drivers/base/firmware_loader/main.c, fw_path_para).
-const firmwareParam = "/sys/module/firmware_class/parameters/path"
+const FirmwareParam = "/sys/module/firmware_class/parameters/path"
 
 // maxFirmwarePath in bytes; longer writes fail with ENOSPC.
 const maxFirmwarePath = 255
 
 // FirmwarePath is the kernel's extra firmware directory, "" for none.
 func FirmwarePath(n *hostops.Node) (string, error) {
-	b, err := n.ReadFile(firmwareParam)
+	b, err := n.ReadFile(FirmwareParam)
 	if err != nil {
 		return "", fmt.Errorf("reading the firmware path: %w", err)
 	}
-	path, _, _ := strings.Cut(string(b), "\x00")
-	return strings.TrimSpace(path), nil
+	dir, _, _ := strings.Cut(string(b), "\x00")
+	return strings.TrimSpace(dir), nil
 }
 
 // FirmwarePathTaken says that somebody else uses the kernel's only extra
@@ -53,12 +53,12 @@ func (*SetFirmwarePath) Kind() string { return "set-firmware-path" }
 func (a *SetFirmwarePath) Describe() hostops.Description {
 	d := hostops.Description{
 		Title:    "let the kernel find the firmware",
-		Text:     []string{fmt.Sprintf("printf %%s %s > %s", a.Dir, firmwareParam)},
-		Undo:     []string{fmt.Sprintf("printf '\\0' > %s (no value, as before)", firmwareParam)},
+		Text:     []string{fmt.Sprintf("printf %%s %s > %s", a.Dir, FirmwareParam)},
+		Undo:     []string{fmt.Sprintf("printf '\\0' > %s (no value, as before)", FirmwareParam)},
 		Estimate: time.Second,
 	}
 	if a.Old != "" {
-		d.Undo = []string{fmt.Sprintf("printf %%s %s > %s", a.Old, firmwareParam)}
+		d.Undo = []string{fmt.Sprintf("printf %%s %s > %s", a.Old, FirmwareParam)}
 	}
 	return d
 }
@@ -84,17 +84,17 @@ func (a *SetFirmwarePath) Prepare(_ context.Context, n *hostops.Node) error {
 
 // Do implements hostops.Action.
 func (a *SetFirmwarePath) Do(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
-	return setFirmwarePath(n, a.Dir)
+	return WriteFirmwarePath(n, a.Dir)
 }
 
-// setFirmwarePath writes the value without a newline, which would become part
+// WriteFirmwarePath writes the value without a newline, which would become part
 // of it and make every lookup fail; one NUL byte clears it. Then it reads back.
-func setFirmwarePath(n *hostops.Node, dir string) error {
+func WriteFirmwarePath(n *hostops.Node, dir string) error {
 	word := dir
 	if dir == "" {
 		word = "\x00"
 	}
-	if err := command(n, firmwareParam, word); err != nil {
+	if err := n.WriteKernel(FirmwareParam, word); err != nil {
 		return fmt.Errorf("setting the firmware path: %w", err)
 	}
 	now, err := FirmwarePath(n)
@@ -129,5 +129,5 @@ func (a *SetFirmwarePath) Undo(_ context.Context, n *hostops.Node, out hostops.S
 		out.Line(fmt.Sprintf("the firmware path was changed to %s since and is left so", now))
 		return nil
 	}
-	return setFirmwarePath(n, a.Old)
+	return WriteFirmwarePath(n, a.Old)
 }
