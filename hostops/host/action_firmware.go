@@ -32,8 +32,9 @@ type PutFirmware struct {
 	Foreign string
 	// Made are the files and links that were not there before, Had those that
 	// were, with the same content; Saved the ones that an older version of
-	// this driver had otherwise.
+	// this driver had otherwise, which Do moves to Aside.
 	Made, Had, Saved []OwnFile
+	Aside            string
 }
 
 // FirmwareFile is one file: From is where it is now, Name what the kernel asks
@@ -98,6 +99,7 @@ func (a *PutFirmware) Describe() hostops.Description {
 // Prepare hashes the sources, reads the host's present path, measures room.
 func (a *PutFirmware) Prepare(_ context.Context, n *hostops.Node) error {
 	a.Made, a.Had, a.Saved = nil, nil, nil
+	a.Aside = freshSaved(n, path.Join(savedDir(a.State), "firmware", a.Driver))
 	var bytes uint64
 	kept, err := readKept(n, a.State)
 	if err != nil {
@@ -171,7 +173,7 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 			continue
 		}
 		if aside := a.aside(f.Name); a.saves(dst) && !n.Exists(aside) {
-			if err := moveFile(n, dst, aside); err != nil {
+			if err := errors.Join(moveFile(n, dst, aside), forgetOlder(n, a.Aside)); err != nil {
 				return err
 			}
 		}
@@ -204,9 +206,7 @@ func sweep(n *hostops.Node, dir string) {
 	}
 }
 
-func (a *PutFirmware) aside(name string) string {
-	return path.Join(savedDir(a.State), "firmware", a.Driver, name)
-}
+func (a *PutFirmware) aside(name string) string { return path.Join(a.Aside, name) }
 
 func (a *PutFirmware) saves(p string) bool {
 	for _, s := range a.Saved {

@@ -17,15 +17,17 @@ import (
 type LayerPackage struct {
 	State, Driver, Version string
 	Builds                 []LayerBuild
-	// Requested says that the package was asked for before, Had that a
-	// repository was there; Do moves that one to the saved things.
+	// Requested says that the package was asked for before, Had that another
+	// repository was there, which Do moves to Saved; that is "" where there is
+	// nothing to write.
 	Requested, Had, Measured bool
+	Saved                    string
 }
 
 // Kind implements hostops.Action.
 func (a *LayerPackage) Kind() string { return "layer-package" }
 
-func (a *LayerPackage) saved() string { return path.Join(savedDir(a.State), "repo", a.Driver) }
+func savedRepos(state, driver string) string { return path.Join(savedDir(state), "repo", driver) }
 
 // Describe implements hostops.Action.
 func (a *LayerPackage) Describe() hostops.Description {
@@ -71,6 +73,9 @@ func (a *LayerPackage) Prepare(ctx context.Context, n *hostops.Node) error {
 		return err
 	}
 	a.Requested, a.Had, a.Measured = next.requests(a.Driver), n.Exists(repoDir(a.State, a.Driver)), true
+	if !repoHolds(n, a.State, a.Driver, a.Version, a.Builds) {
+		a.Saved = freshSaved(n, savedRepos(a.State, a.Driver))
+	}
 	return nil
 }
 
@@ -78,8 +83,8 @@ func (a *LayerPackage) Prepare(ctx context.Context, n *hostops.Node) error {
 func (a *LayerPackage) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) error {
 	name := packageName(a.Driver)
 	if !repoHolds(n, a.State, a.Driver, a.Version, a.Builds) {
-		if a.Had && !n.Exists(a.saved()) {
-			if err := moveDir(n, repoDir(a.State, a.Driver), a.saved()); err != nil {
+		if a.Had && !n.Exists(a.Saved) {
+			if err := saveDir(n, repoDir(a.State, a.Driver), a.Saved); err != nil {
 				return err
 			}
 		}
@@ -107,13 +112,6 @@ func (a *LayerPackage) Do(ctx context.Context, n *hostops.Node, out hostops.Sink
 		return fmt.Errorf("rpm-ostree ended well, but %w", err)
 	}
 	return nil
-}
-
-func moveDir(n *hostops.Node, from, to string) error {
-	if err := n.MkdirAll(path.Dir(to), 0o755); err != nil {
-		return err
-	}
-	return n.Rename(from, to)
 }
 
 // inImage looks into a deployment for the build of its kernel.
@@ -148,27 +146,29 @@ func (a *LayerPackage) Undo(ctx context.Context, n *hostops.Node, out hostops.Si
 	if err != nil {
 		return err
 	}
-	changed := !a.Had || n.Exists(a.saved())
-	if next.requests(a.Driver) && changed {
-		if err := rpmOSTree(ctx, n, out, "uninstall", packageName(a.Driver)); err != nil {
+	repo, name := repoDir(a.State, a.Driver), packageName(a.Driver)
+	changed := a.Saved != "" && (!a.Had || n.Exists(a.Saved))
+	requested := next.requests(a.Driver)
+	if requested && (changed || !a.Requested) {
+		if err := rpmOSTree(ctx, n, out, "uninstall", name); err != nil {
 			return err
 		}
+		requested = false
 	}
-	if !changed {
-		return nil // Do never got as far as changing it
-	}
-	if err := n.RemoveAll(repoDir(a.State, a.Driver)); err != nil {
-		return fmt.Errorf("removing %s: %w", repoDir(a.State, a.Driver), err)
-	}
-	if a.Had {
-		if err := moveDir(n, a.saved(), repoDir(a.State, a.Driver)); err != nil {
-			return err
+	if changed {
+		if err := n.RemoveAll(repo); err != nil {
+			return fmt.Errorf("removing %s: %w", repo, err)
 		}
+		if a.Had {
+			if err := moveFile(n, a.Saved, repo); err != nil {
+				return err
+			}
+		}
+		pruneDirs(n, path.Dir(a.Saved), a.State)
+		pruneDirs(n, path.Dir(repo), a.State)
 	}
-	pruneDirs(n, path.Dir(a.saved()), a.State)
-	pruneDirs(n, path.Dir(repoDir(a.State, a.Driver)), a.State)
-	if a.Requested {
-		return rpmOSTree(ctx, n, out, "install", "--idempotent", packageName(a.Driver))
+	if a.Requested && !requested {
+		return rpmOSTree(ctx, n, out, "install", "--idempotent", name)
 	}
 	return nil
 }

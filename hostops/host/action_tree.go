@@ -21,7 +21,8 @@ type PutTree struct {
 	// OSDir is where the kernel's own modules lie now: for a staged deployment
 	// not where they will be when it runs.
 	OSDir string
-	// Had says that an earlier version is there; Do moves it to Saved.
+	// Had says that an earlier version is there; Do moves it to Saved, which is ""
+	// where the very files are there and only the index is to be made.
 	Had   bool
 	Saved string
 }
@@ -96,7 +97,9 @@ func (a *PutTree) Prepare(_ context.Context, n *hostops.Node) error {
 		bytes += uint64(size)
 	}
 	a.Had = n.Exists(a.dest())
-	a.Saved = path.Join(savedDir(a.State), "tree", a.Driver, a.Release)
+	if !a.filesThere(n) {
+		a.Saved = freshSaved(n, path.Join(savedDir(a.State), "tree", a.Driver, a.Release))
+	}
 	return needSpace(n, a.State, bytes, uint64(len(a.Files)+16), "free some room there or keep fewer kernels")
 }
 
@@ -127,37 +130,9 @@ func (a *PutTree) Do(ctx context.Context, n *hostops.Node, out hostops.Sink) err
 // setAside moves the version that is there out of the tree, once.
 func (a *PutTree) setAside(n *hostops.Node) error {
 	if n.Exists(a.Saved) {
-		// Left by an earlier run of this action (then what is in the tree is
-		// half of the new one), or by an older update.
-		if a.partial(n) {
-			return n.RemoveAll(a.dest())
-		}
-		if err := n.RemoveAll(a.Saved); err != nil {
-			return err
-		}
+		return n.RemoveAll(a.dest()) // half of the new one, from before a cut
 	}
-	if err := n.MkdirAll(path.Dir(a.Saved), 0o755); err != nil {
-		return err
-	}
-	return n.Rename(a.dest(), a.Saved)
-}
-
-// partial says that everything in the destination is one of our files.
-func (a *PutTree) partial(n *hostops.Node) bool {
-	have, err := ownFiles(n, a.dest())
-	if err != nil {
-		return false
-	}
-	want := map[string]string{}
-	for _, f := range a.Files {
-		want[path.Join(a.dest(), f.Rel)] = f.SHA256
-	}
-	for _, h := range have {
-		if !strings.HasSuffix(h.Path, ".tmp") && want[h.Path] != h.SHA256 {
-			return false
-		}
-	}
-	return true
+	return saveDir(n, a.dest(), a.Saved)
 }
 
 // Done measures: the very files, nothing else, and the index names them.
@@ -194,8 +169,10 @@ func (a *PutTree) Undo(ctx context.Context, n *hostops.Node, _ hostops.Sink) err
 		return nil
 	}
 	if a.Had && !n.Exists(a.Saved) {
-		// Do never got as far as moving it: what is there is the old one.
-		return nil
+		if a.filesThere(n) {
+			return fmt.Errorf("the earlier %s for %s is not on the node any more: a later update took its place", a.Driver, a.Release)
+		}
+		return nil // Do never got as far as moving it
 	}
 	if err := n.RemoveAll(a.dest()); err != nil {
 		return fmt.Errorf("removing %s: %w", a.dest(), err)

@@ -14,20 +14,19 @@ type UnlayerPackage struct {
 	State, Driver string
 	Requested     bool
 	Text          Before
+	Saved         string // where the repository is moved to
 	Measured      bool
 }
 
 // Kind implements hostops.Action.
 func (a *UnlayerPackage) Kind() string { return "unlayer-package" }
 
-func (a *UnlayerPackage) saved() string { return path.Join(savedDir(a.State), "repo", a.Driver) }
-
 // Describe implements hostops.Action.
 func (a *UnlayerPackage) Describe() hostops.Description {
 	name, text := packageName(a.Driver), repoText(a.State, a.Driver)
 	return hostops.Description{
 		Title:    "take " + name + " out of the OS image",
-		Text:     []string{"rpm-ostree uninstall " + name, "mv " + repoDir(a.State, a.Driver) + " " + a.saved(), "rm " + text.Path, "the image that runs has the driver until the next boot"},
+		Text:     []string{"rpm-ostree uninstall " + name, "mv " + repoDir(a.State, a.Driver) + " " + savedRepos(a.State, a.Driver), "rm " + text.Path, "the image that runs has the driver until the next boot"},
 		Undo:     []string{"put " + text.Path + " and " + repoDir(a.State, a.Driver) + " back", "rpm-ostree install --idempotent " + name},
 		Estimate: 3 * time.Minute, Limit: time.Hour,
 	}
@@ -45,6 +44,7 @@ func (a *UnlayerPackage) Prepare(ctx context.Context, n *hostops.Node) (err erro
 	if a.Text, err = look(n, repoText(a.State, a.Driver).Path); err != nil {
 		return err
 	}
+	a.Saved = freshSaved(n, savedRepos(a.State, a.Driver))
 	a.Requested, a.Measured = next.requests(a.Driver), true
 	return nil
 }
@@ -67,10 +67,7 @@ func (a *UnlayerPackage) Do(ctx context.Context, n *hostops.Node, out hostops.Si
 		return err
 	}
 	if n.Exists(repoDir(a.State, a.Driver)) {
-		if err := n.RemoveAll(a.saved()); err != nil {
-			return err
-		}
-		if err := moveDir(n, repoDir(a.State, a.Driver), a.saved()); err != nil {
+		if err := saveDir(n, repoDir(a.State, a.Driver), a.Saved); err != nil {
 			return err
 		}
 	}
@@ -92,11 +89,11 @@ func (a *UnlayerPackage) Undo(ctx context.Context, n *hostops.Node, out hostops.
 	if !a.Measured {
 		return nil
 	}
-	if n.Exists(a.saved()) && !n.Exists(repoDir(a.State, a.Driver)) {
-		if err := moveDir(n, a.saved(), repoDir(a.State, a.Driver)); err != nil {
+	if n.Exists(a.Saved) {
+		if err := moveFile(n, a.Saved, repoDir(a.State, a.Driver)); err != nil {
 			return err
 		}
-		pruneDirs(n, path.Dir(a.saved()), a.State)
+		pruneDirs(n, path.Dir(a.Saved), a.State)
 	}
 	if text := repoText(a.State, a.Driver); a.Text.Exists && !n.Exists(text.Path) {
 		if err := restore(n, text.Path, a.Text); err != nil {

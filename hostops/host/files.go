@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -152,6 +153,38 @@ func moveFile(n *hostops.Node, from, to string) error {
 		return err
 	}
 	return n.Remove(from)
+}
+
+// freshSaved is a place below dir for what an action is about to replace, chosen
+// by its Prepare. Each has its own: what an earlier one left is not the state to
+// come back to.
+func freshSaved(n *hostops.Node, dir string) string {
+	for i := 1; ; i++ {
+		if p := path.Join(dir, strconv.Itoa(i)); !n.Exists(p) {
+			return p
+		}
+	}
+}
+
+// saveDir moves a directory to its saved place, and forgets what earlier actions
+// saved of it.
+func saveDir(n *hostops.Node, from, saved string) error {
+	if err := moveFile(n, from, saved); err != nil {
+		return err
+	}
+	return forgetOlder(n, saved)
+}
+
+func forgetOlder(n *hostops.Node, saved string) error {
+	for _, p := range n.Glob(path.Dir(saved) + "/*") {
+		if p == saved {
+			continue
+		}
+		if err := n.RemoveAll(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pruneDirs removes the empty directories from dir upwards, stop excluded.

@@ -173,6 +173,25 @@ func TestLayeringFailsInWordsAndLeavesNothing(t *testing.T) {
 		undo(t, n, append(done, layer))
 		require.Equal(t, before, steady(t, n))
 	})
+	t.Run("nor when the package is only to be put there again", func(t *testing.T) {
+		n, r, _, _, actions := layering(t, kernelA)
+		apply(t, n, actions)
+		before := steady(t, n)
+		next, err := nextDeployment(t.Context(), n)
+		require.NoError(t, err)
+		require.NoError(t, n.WriteFile(next.dir()+"/usr/lib/modules/"+kernelA+"/extra/fitout/intel-e100/e100.ko", []byte("spoilt"), 0o644))
+		layer := reread(t, actions[len(actions)-2]).(*LayerPackage)
+		layer.Measured = false
+		require.NoError(t, layer.Prepare(t.Context(), n))
+		r.Offline = true
+		require.ErrorContains(t, layer.Do(t.Context(), n, &lines{}), "cannot download")
+		r.Offline = false
+		undo(t, n, []hostops.Action{layer})
+		next, err = nextDeployment(t.Context(), n)
+		require.NoError(t, err)
+		require.True(t, next.requests("intel-e100"))
+		require.Equal(t, before, steady(t, n))
+	})
 }
 
 func TestPriceOfALayeredPackageIsSaidAndItIsNeverTheDefault(t *testing.T) {

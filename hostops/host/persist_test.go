@@ -141,6 +141,53 @@ func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
 	require.Equal(t, before, fingerprint(t, n))
 }
 
+// What an earlier update saved is not the state to come back to.
+func TestUndoOfASecondUpdateAfterEveryStepBringsTheFirstBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		files hosts.Files
+		where string
+	}{"side tree": {hosts.Debian(), "auto"}, "layered package": {hosts.OSTree(false), "os-image"}} {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, c.files)
+			n.Exec = hosts.NewRPMOSTree(t, n.Root)
+			f := family(t, n)
+			stateOf(t, n, f)
+			update := func(version string) Driver {
+				d := e100(t, n, kernelA)
+				d.Version = version
+				module := d.Builds[kernelA].Dir + "/" + d.Builds[kernelA].Modules[1]
+				content, err := n.ReadString(module)
+				require.NoError(t, err)
+				require.NoError(t, n.WriteFile(module, []byte(content+version), 0o644))
+				require.NoError(t, n.WriteFile("/run/store/"+kernelA+"/fw/e100/d101m_ucode.bin", []byte(version), 0o644))
+				return d
+			}
+			persist := func(d Driver) []hostops.Action {
+				actions, err := f.Persist(d, c.where)
+				require.NoError(t, err)
+				return actions
+			}
+			files := func() []string {
+				return slices.DeleteFunc(steady(t, n), func(line string) bool {
+					return strings.Contains(line, "/saved") || strings.Contains(line, ".old ") || strings.HasPrefix(line, "/run/store/")
+				})
+			}
+			for _, version := range []string{"1", "2"} {
+				apply(t, n, persist(update(version)))
+			}
+			before := files()
+			third := update("3")
+			for cut := range persist(third) {
+				actions := persist(third)
+				done := apply(t, n, actions[:cut])
+				require.NoError(t, actions[cut].Prepare(t.Context(), n))
+				undo(t, n, append(done, reread(t, actions[cut])))
+				require.Equal(t, before, files(), "cut before step %d (%s)", cut, actions[cut].Kind())
+			}
+		})
+	}
+}
+
 func TestUndoOfRemoveBringsTheDriverBack(t *testing.T) {
 	for name, files := range everyKeeper() {
 		t.Run(name, func(t *testing.T) {

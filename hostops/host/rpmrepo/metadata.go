@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"encoding/xml"
 	"fmt"
-	"html"
 	"slices"
 	"strings"
 )
@@ -24,15 +24,6 @@ func (e entry) file() string {
 	return fmt.Sprintf("%s-%s-%s.%s.rpm", e.pkg.Name, e.ver, e.rel, e.pkg.Arch)
 }
 
-func sortedKeys(m map[string][]byte) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // headerRange is where a package's main header lies (rpm's file format: a lead
 // of 96 bytes, the signature padded to 8, the header; either of the two has a
 // preamble of 16 bytes that counts its entries, of 16 bytes each, and its data).
@@ -49,11 +40,19 @@ func headerRange(b []byte) (start, end int) {
 	return start, start + section(start)
 }
 
+// escaped is a text as XML has it. What comes out of a module may be in any
+// encoding; bytes that XML does not allow are replaced.
+func escaped(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a builder takes everything
+	return b.String()
+}
+
 const xmlHead = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
 // primary is what a solver reads: names, versions, what is provided and needed.
 func (e entry) primary() string {
-	t := html.EscapeString
+	t := escaped
 	need, needRel := e.pkg.Kernel, ""
 	if i := strings.LastIndex(need, "-"); i > 0 {
 		need, needRel = need[:i], fmt.Sprintf(` rel="%s"`, t(e.pkg.Kernel[i+1:]))
@@ -78,10 +77,9 @@ func (e entry) primary() string {
 func (e entry) filelists() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<package pkgid="%s" name="%s" arch="%s"><version epoch="0" ver="%s" rel="%s"/>`+"\n",
-		e.sum, html.EscapeString(e.pkg.Name), html.EscapeString(e.pkg.Arch), html.EscapeString(e.ver), html.EscapeString(e.rel))
-	slices.Sort(e.files)
+		e.sum, escaped(e.pkg.Name), escaped(e.pkg.Arch), escaped(e.ver), escaped(e.rel))
 	for _, f := range e.files {
-		b.WriteString(" <file>" + html.EscapeString(f) + "</file>\n")
+		b.WriteString(" <file>" + escaped(f) + "</file>\n")
 	}
 	b.WriteString("</package>\n")
 	return b.String()

@@ -8,7 +8,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +54,7 @@ func version(text string) string {
 // look at a package of the same name again.
 func (p Package) evr() (ver, rel string) {
 	h := sha256.New()
-	for _, name := range sortedKeys(p.Files) {
+	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
 		fmt.Fprintf(h, "%s %x\n", name, sha256.Sum256(p.Files[name]))
 	}
 	return version(p.Version), version(p.Kernel) + "." + hex.EncodeToString(h.Sum(nil))[:8]
@@ -118,9 +120,9 @@ func (w *Writer) Add(p Package) error {
 	e := entry{pkg: p, sum: hexSum(b), size: len(b)}
 	e.headerStart, e.headerEnd = headerRange(b)
 	e.ver, e.rel = p.evr()
-	for name, content := range p.Files {
+	e.files = slices.Sorted(maps.Keys(p.Files))
+	for _, content := range p.Files {
 		e.installed += len(content)
-		e.files = append(e.files, name)
 	}
 	e.pkg.Files = nil
 	w.entries = append(w.entries, e)

@@ -1,6 +1,8 @@
 package rpmrepo
 
 import (
+	"compress/gzip"
+	"encoding/xml"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,6 +115,26 @@ func TestSolverChoosesTheBuildOfTheKernelOrRefuses(t *testing.T) {
 	said, err := ask("6.18.1-200.fc43.x86_64")
 	require.Error(t, err, said)
 	require.Contains(t, said, "nothing provides kernel-core-uname-r = "+fedora)
+}
+
+// A licence as some vendor wrote it, in an encoding of its own.
+func TestMetadataIsXMLWhateverAModuleSays(t *testing.T) {
+	p := driver(fedora, "a")
+	p.Licence = "Propri\xe9taire\x01 & <more>"
+	repo := repository(t, p)
+	parts, err := filepath.Glob(repo + "/repodata/*-primary.xml.gz")
+	require.NoError(t, err)
+	require.Len(t, parts, 1)
+	f, err := os.Open(parts[0])
+	require.NoError(t, err)
+	defer f.Close()
+	plain, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	var primary struct {
+		Licence string `xml:"package>format>license"`
+	}
+	require.NoError(t, xml.NewDecoder(plain).Decode(&primary))
+	require.Equal(t, "Propri\ufffdtaire\ufffd & <more>", primary.Licence)
 }
 
 func TestHeadersLieWhereTheMetadataSays(t *testing.T) {
