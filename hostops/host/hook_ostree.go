@@ -43,9 +43,6 @@ func HookOstreeStaged(ctx context.Context, n *hostops.Node, l Layout, o GateOpti
 	if l.Gate == "ostree-advice" {
 		o.Strength = Advisory
 	}
-	if n.Exists(allowPath(l.State, k.Release)) {
-		return nil
-	}
 	err := judgeKernel(ctx, n, l.State, *k, o)
 	if !l.HoldInhibitor {
 		return err
@@ -65,10 +62,8 @@ func HookOstreeReboot(ctx context.Context, n *hostops.Node, state string, o Gate
 		return nil
 	}
 	o.Look, o.Strength = true, BlocksFinalize
-	if !n.Exists(allowPath(state, k.Release)) {
-		if err := judgeKernel(ctx, n, state, *k, o); err != nil {
-			return fmt.Errorf("no reboot into the update: %w", err)
-		}
+	if err := judgeKernel(ctx, n, state, *k, o); err != nil {
+		return fmt.Errorf("no reboot into the update: %w", err)
 	}
 	return systemctl(ctx, n, "reboot")
 }

@@ -98,6 +98,8 @@ const finalizeUnit = "ostree-finalize-staged.service"
 // ostreeTexts are the guard in front of the finalisation (systemd stops at the
 // first ExecStop that fails), and the watch on staged deployments that tells
 // before the shutdown. guard is false where the host's own agent owns updates.
+// Without its program the guard lets through, and says so: an agent would stage
+// and reboot again and again, and nobody would hold it.
 func ostreeTexts(n *hostops.Node, l Layout, guard bool) []TextFile {
 	var out []TextFile
 	if guard {
