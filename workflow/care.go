@@ -49,6 +49,9 @@ func (b *builder) users(d Device, names []string) {
 	}
 	for _, u := range uses {
 		f := finding.New("in-use", d.Address, u.Text)
+		if pids := u.Processes(); pids != "" {
+			f = f.With(pids)
+		}
 		if u.Kind == "vfio" {
 			// The kernel waits until whoever holds the group lets go: accepting
 			// that would hang the run.

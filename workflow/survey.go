@@ -53,6 +53,16 @@ func (e *Engine) Hardware(ctx context.Context) (*Survey, error) {
 	return s, nil
 }
 
+// Users says who holds a device or its driver's module. The error says what could
+// not be looked at; the list is then what could.
+func (e *Engine) Users(d Device) ([]node.Use, error) {
+	var modules []string
+	if d.Module != "" {
+		modules = []string{d.Module}
+	}
+	return node.Users(e.Node, d.Address, modules)
+}
+
 func (e *Engine) nodeName() string {
 	if name, err := e.Node.ReadString("/proc/sys/kernel/hostname"); err == nil && name != "" {
 		return name

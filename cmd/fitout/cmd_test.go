@@ -147,6 +147,42 @@ func TestShortAddressIsRefusedWhenTwoDomainsHaveIt(t *testing.T) {
 	require.Equal(t, 0, r.code, r.err)
 }
 
+func TestUsersOfADeviceAreNamedInTextAndJSON(t *testing.T) {
+	card := nodes.Card{Address: "0000:04:00.0", ID: "10de:2bb5", Subsystem: "10de:0000", Class: "030200", Driver: "nvidia", Module: "nvidia"}
+	root := nodes.Build(t, card)
+	write := func(p, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, p)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, p), []byte(text), 0o644))
+	}
+	write("sys/bus/pci/devices/0000:04:00.0/drm/card0/dev", "226:0\n")
+	write("sys/bus/pci/devices/0000:04:00.0/drm/card0/uevent", "DEVNAME=dri/card0\n")
+	write("sys/module/nvidia/refcnt", "350\n")
+	for _, pid := range []string{"812", "813"} {
+		write("proc/"+pid+"/comm", "python\n")
+		write("proc/"+pid+"/fd/.keep", "")
+		require.NoError(t, os.Symlink("/dev/dri/card0", filepath.Join(root, "proc", pid, "fd/3")))
+	}
+	r := call(t, "--root", root, "device", "0000:04:00.0")
+	require.Zero(t, r.code, r.err)
+	for _, want := range []string{"python x 2 have /dev/dri/card0 open", "pids 812 813", "reference count of 350", "348 are unexplained"} {
+		require.Contains(t, r.out, want)
+	}
+	r = call(t, "--root", root, "device", "0000:04:00.0", "--json")
+	require.Zero(t, r.code, r.err)
+	var doc struct {
+		Items []struct {
+			InUse []struct {
+				Kind, Text string
+				PIDs       []int
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.out), &doc))
+	require.Equal(t, "process", doc.Items[0].InUse[0].Kind)
+	require.Equal(t, []int{812, 813}, doc.Items[0].InUse[0].PIDs)
+	require.Equal(t, "unexplained", doc.Items[0].InUse[1].Kind)
+}
+
 // Standard output is one JSON document with --json, also when a verb fails.
 func TestJSONIsOneDocumentWhateverHappens(t *testing.T) {
 	root := nodes.Build(t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fitout/hostops/node"
 	"fitout/hostops/pci"
 	"fitout/workflow"
 	"fitout/workflow/finding"
@@ -32,6 +33,10 @@ type deviceDocument struct {
 	Parent            *string              `json:"parent"`
 	Candidates        []workflow.Candidate `json:"candidates"`
 	NearMisses        []string             `json:"nearMisses"`
+	// InUse says who holds it, where one device was asked for; UsersUnknown what of
+	// that could not be looked at.
+	InUse        []node.Use `json:"inUse,omitempty"`
+	UsersUnknown string     `json:"usersUnknown,omitempty"`
 }
 
 func documentOf(d workflow.Device) deviceDocument {
@@ -186,15 +191,23 @@ func (a *app) deviceVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				items := []deviceDocument{}
-				for _, d := range found {
-					items = append(items, documentOf(d))
-				}
-				return a.printJSON("DeviceList", map[string]any{"items": items})
+			e, err := a.open()
+			if err != nil {
+				return err
 			}
+			items := []deviceDocument{}
 			for _, d := range found {
-				a.deviceText(d)
+				doc := documentOf(d)
+				if doc.InUse, err = e.Users(d); err != nil {
+					doc.UsersUnknown = err.Error()
+				}
+				items = append(items, doc)
+				if !a.json {
+					a.deviceText(d, doc)
+				}
+			}
+			if a.json {
+				return a.printJSON("DeviceList", map[string]any{"items": items})
 			}
 			return nil
 		},
@@ -227,7 +240,7 @@ func pick(s *workflow.Survey, what string) ([]workflow.Device, error) {
 	return []workflow.Device{s.Devices[i]}, nil
 }
 
-func (a *app) deviceText(d workflow.Device) {
+func (a *app) deviceText(d workflow.Device, doc deviceDocument) {
 	row := func(k, v string) {
 		if v != "" {
 			a.printf("  %-12s %s\n", k, v)
@@ -243,6 +256,11 @@ func (a *app) deviceText(d workflow.Device) {
 	row("state", finding.StateWord(d.State))
 	row("IOMMU group", d.IOMMUGroup)
 	row("gives", strings.Join(append(append(append([]string{}, d.NetDevs...), d.BlockDevs...), d.DRMNodes...), " "))
+	for _, u := range doc.InUse {
+		row("in use", u.Text)
+		row("", u.Processes())
+	}
+	row("in use", doc.UsersUnknown)
 	for _, c := range d.Candidates {
 		row("candidate", c.Module+" ("+c.Source+")")
 	}

@@ -42,7 +42,7 @@ func TestUsersOfThisMachinesDisk(t *testing.T) {
 		uses, err := node.Users(n, l.Address, nil)
 		require.NoError(t, err)
 		if denied == nil {
-			require.Contains(t, uses, node.Use{Kind: "process", PID: os.Getpid(),
+			require.Contains(t, uses, node.Use{Kind: "process", PIDs: []int{os.Getpid()},
 				Text: fmt.Sprintf("pid %d node.test has /dev/%s open", os.Getpid(), disk[1])})
 			require.NoError(t, f.Close())
 		}

@@ -2,6 +2,11 @@
 // maintenance, who uses a device, and which devices the node lives on.
 package node
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Maintenance is what is known of the node's maintenance state.
 type Maintenance struct {
 	// Cluster is "", "harvester", "rke2", "k3s" or "kubelet".
@@ -45,8 +50,17 @@ type Lifeline struct {
 type Use struct {
 	// Kind is "process", "mount", "netdev-up", "virtual-functions", "vfio",
 	// "module" or "unexplained".
-	Kind string
-	// Text names it ("pid 812 qemu-system-x86 has /dev/vfio/31 open").
-	Text string
-	PID  int
+	Kind string `json:"kind"`
+	// Text names it ("pid 812 qemu-system-x86 has /dev/vfio/31 open", "python x 37
+	// have /dev/nvidia0 open"), PIDs are all the processes it stands for.
+	Text string `json:"text"`
+	PIDs []int  `json:"pids,omitempty"`
+}
+
+// Processes lists those that Text only counts, "" for none.
+func (u Use) Processes() string {
+	if len(u.PIDs) < 2 {
+		return ""
+	}
+	return "pids " + strings.Trim(fmt.Sprint(u.PIDs), "[]")
 }

@@ -21,8 +21,9 @@ const (
 	maxMaps  = 4 << 20 // bytes
 )
 
-// processes finds processes that have the device's nodes open or mapped.
-// unseen is how many could not be looked at.
+// processes finds processes that have the device's nodes open or mapped, those of
+// one name that have the same one together. unseen is how many could not be
+// looked at.
 func (t *target) processes() (out []Use, unseen int) {
 	if len(t.nodes) == 0 && len(t.majors) == 0 && t.dir == "" {
 		return nil, 0
@@ -34,17 +35,26 @@ func (t *target) processes() (out []Use, unseen int) {
 		}
 	}
 	slices.Sort(pids)
+	type holding struct{ name, node string }
+	at := map[holding]int{}
 	for _, pid := range pids {
 		open, err := t.openBy(pid)
 		if errors.Is(err, fs.ErrPermission) {
 			unseen++
 		}
 		for _, p := range open {
+			h := holding{t.nameOf(pid), p}
+			if i, ok := at[h]; ok {
+				out[i].PIDs = append(out[i].PIDs, pid)
+				out[i].Text = fmt.Sprintf("%s x %d have %s open", h.name, len(out[i].PIDs), p)
+				continue
+			}
 			kind := "process"
 			if strings.HasPrefix(p, "/dev/vfio/") {
 				kind = "vfio"
 			}
-			out = append(out, Use{Kind: kind, PID: pid, Text: fmt.Sprintf("pid %d %s has %s open", pid, t.nameOf(pid), p)})
+			at[h] = len(out)
+			out = append(out, Use{Kind: kind, PIDs: []int{pid}, Text: fmt.Sprintf("pid %d %s has %s open", pid, h.name, p)})
 		}
 	}
 	return out, unseen

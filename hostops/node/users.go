@@ -30,7 +30,11 @@ func Users(n *hostops.Node, addr string, modules []string) ([]Use, error) {
 	out = append(out, d.disks()...)
 	out = append(out, d.netdevs()...)
 	out = append(out, d.functions()...)
-	out = append(out, d.holders(len(procs)+d.mounted)...)
+	explained := d.mounted
+	for _, p := range procs {
+		explained += len(p.PIDs)
+	}
+	out = append(out, d.holders(explained)...)
 	if unseen > 0 {
 		return out, fmt.Errorf("the open files of %d processes could not be looked at (not root?): the list of users may not be complete", unseen)
 	}
@@ -233,9 +237,13 @@ func (t *target) holders(explained int) []Use {
 	for _, m := range t.modules {
 		dir := "/sys/module/" + m
 		held := names(t.n, dir+"/holders")
-		for _, h := range held {
+		for i, h := range held {
+			own, _ := t.n.ReadString("/sys/module/" + h + "/refcnt")
+			if own != "" && own != "0" {
+				held[i] += " (itself in use " + own + " times)"
+			}
 			if !slices.Contains(t.modules, strings.ReplaceAll(h, "-", "_")) {
-				out = append(out, Use{Kind: "module", Text: fmt.Sprintf("module %s needs %s", h, m)})
+				out = append(out, Use{Kind: "module", Text: fmt.Sprintf("module %s needs %s", held[i], m)})
 			}
 		}
 		text, err := t.n.ReadString(dir + "/refcnt")

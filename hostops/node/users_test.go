@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,13 +75,31 @@ func TestReferenceCountIsShownWithWhatExplainsIt(t *testing.T) {
 	for _, h := range []string{"nvidia_uvm", "nvidia_modeset", "gdrdrv"} {
 		b.write("/sys/module/nvidia/holders/"+h+"/x", "")
 	}
+	b.write("/sys/module/nvidia_modeset/refcnt", "4\n")
 	b.process("812", "Xorg", nil, "/dev/dri/card0")
 	got := users(t, b, "0000:17:00.0", "nvidia", "nvidia_uvm")
-	require.Equal(t, []string{"module gdrdrv needs nvidia", "module nvidia_modeset needs nvidia"}, got["module"], "nvidia_uvm goes too")
-	require.Equal(t, []string{"module nvidia has a reference count of 350; gdrdrv, nvidia_modeset, nvidia_uvm account for 3 of it, 1 come from what is named above, 346 are unexplained"}, got["unexplained"])
+	require.Equal(t, []string{"module gdrdrv needs nvidia", "module nvidia_modeset (itself in use 4 times) needs nvidia"}, got["module"], "nvidia_uvm goes too")
+	require.Equal(t, []string{"module nvidia has a reference count of 350; gdrdrv, nvidia_modeset (itself in use 4 times), nvidia_uvm account for 3 of it, 1 come from what is named above, 346 are unexplained"}, got["unexplained"])
 
 	b.write("/sys/module/nvidia/refcnt", "4\n")
 	require.Empty(t, users(t, b, "0000:17:00.0", "nvidia")["unexplained"])
+}
+
+func TestManyProcessesOfOneNameAreOneUserWithAllTheirPIDs(t *testing.T) {
+	b, _ := gpu(t)
+	b.write("/sys/module/nvidia/refcnt", "38\n")
+	var pids []int
+	for pid := 800; pid < 837; pid++ {
+		b.process(strconv.Itoa(pid), "python", nil, "/dev/dri/card0")
+		pids = append(pids, pid)
+	}
+	b.process("900", "Xorg", nil, "/dev/dri/card0")
+	uses, err := node.Users(b.n, "0000:17:00.0", []string{"nvidia"})
+	require.NoError(t, err)
+	require.Equal(t, []node.Use{
+		{Kind: "process", Text: "python x 37 have /dev/dri/card0 open", PIDs: pids},
+		{Kind: "process", Text: "pid 900 Xorg has /dev/dri/card0 open", PIDs: []int{900}},
+	}, uses, "and they explain the whole count")
 }
 
 func TestNetworkDeviceThatIsUpAndItsBond(t *testing.T) {
