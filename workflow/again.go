@@ -31,7 +31,10 @@ func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) 
 // answersOf is an answers file that says what a record says.
 func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 	a := answers.Default()
-	a.AcceptRisks = slices.Clone(r.Driver.Risks)
+	a.AcceptRisks, a.OSTag = slices.Clone(r.Driver.Risks), r.Driver.OSTag
+	if files := e.credentials(r); len(files) > 0 {
+		a.Secrets.RegistryAuth = &answers.SecretRef{File: files[0]}
+	}
 	for _, digest := range r.Driver.Licences {
 		a.Licences = append(a.Licences, answers.Licence{ID: r.Driver.Name, Digest: digest, Accepted: true, How: answers.FromRecord})
 	}
@@ -54,6 +57,12 @@ func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 		a.Drivers = []answers.Extra{{Name: r.Driver.Name, When: when}}
 	}
 	return a
+}
+
+// credentials are the files that a driver's registry was asked with and that are
+// there still.
+func (e *Engine) credentials(r run.Record) []string {
+	return slices.DeleteFunc(slices.Clone(r.Driver.AuthFiles), func(file string) bool { return !e.Node.Exists(file) })
 }
 
 // PlanUnload lays out taking a driver's modules out of the running kernel; what

@@ -235,7 +235,7 @@ func (b *builder) fetch(c choice) {
 func (b *builder) driver(c choice) *plan.Driver {
 	x := c.examined
 	d := &plan.Driver{
-		Name: x.Driver.Name, When: c.rule.When, PersistIn: c.rule.PersistIn,
+		Name: x.Driver.Name, When: c.rule.When, PersistIn: c.rule.PersistIn, OSTag: b.a.OSTag, AuthFiles: b.e.authFiles(b.a),
 		Params: parameters(question{offer: x.Offer, parameters: c.rule.Parameters}), OnMissing: c.rule.OnMissingModule,
 	}
 	for _, i := range c.devices {

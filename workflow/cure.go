@@ -87,7 +87,7 @@ type cure struct {
 
 func (c *cure) question(ref string) question {
 	o := Offer{Driver: c.entry, References: map[string]string{c.k.Release: ref}}
-	return question{offer: o, parameters: c.d.Parameters, accepted: c.r.Driver.Risks, exact: !c.kabi(),
+	return question{offer: o, parameters: c.d.Parameters, accepted: c.r.Driver.Risks, exact: !c.kabi(), authFiles: c.e.credentials(c.r),
 		terms: c.e.terms(c.s, answers.Default()), known: c.e.knownLicences(c.s, answers.Default())}
 }
 
@@ -117,7 +117,7 @@ func (c *cure) fetched(ctx context.Context) (*host.Build, error) {
 	}
 	ref := c.r.Driver.Image
 	if c.entry.Source != givenByHand {
-		if ref, _, err = c.entry.Resolve(c.k.Release, c.e.vars("")); err != nil {
+		if ref, _, err = c.entry.Resolve(c.k.Release, c.e.vars(c.r.Driver.OSTag)); err != nil {
 			return nil, err
 		}
 	}

@@ -1,12 +1,10 @@
 package workflow_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
 	"fitout/catalog"
@@ -30,20 +27,24 @@ import (
 // newer is a kernel that is not on the node yet.
 const newer = "6.1.0-99-amd64"
 
+// osTag is the publisher's name for the node's OS, which only the answers know.
+const osTag = "acme4"
+
+// registryAuth is a file of credentials that only the answers name.
+const registryAuth = "/etc/acme/auth.json"
+
 // keptFrom keeps e100 on a Debian node from a registry of which the reference
 // names one image a kernel.
-func keptFrom(t *testing.T, addr string, r *images.Registry) *workflow.Engine {
+func keptFrom(t *testing.T, r *images.Registry) *workflow.Engine {
 	t.Helper()
 	e := engineOn(t)
 	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
 		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
 	}
-	if r != nil {
-		require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+addr+"/ca.crt", []byte(r.CA), 0o644))
-		require.NoError(t, e.Node.WriteFile("/root/.docker/config.json", []byte(strings.ReplaceAll(r.DockerConfig(), images.GuestHost, addr)), 0o600))
-	}
+	require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+r.Addr+"/ca.crt", []byte(r.CA), 0o644))
+	require.NoError(t, e.Node.WriteFile(registryAuth, []byte(strings.ReplaceAll(r.DockerConfig(), images.GuestHost, r.Addr)), 0o600))
 	entry := images.Catalog(images.Entry{Name: "e100-image", Title: "Intel PRO/100", Modules: []string{"e100"},
-		Match: []string{"pci:v00008086d00001229sv*sd*bc*sc*i*"}, Reference: addr + "/drivers/e100:${KERNEL_FULL_VERSION}", Licence: "gpl"})
+		Match: []string{"pci:v00008086d00001229sv*sd*bc*sc*i*"}, Reference: r.Addr + "/drivers/e100:${OS_TAG}-${KERNEL_FULL_VERSION}", Licence: "gpl"})
 	require.NoError(t, e.Node.WriteFile("/etc/fitout/catalog.d/test.yaml", []byte(entry), 0o644))
 	var err error
 	e.Catalog, err = catalog.Load(e.Node.Path("/etc/fitout/catalog.d"), "")
@@ -63,31 +64,36 @@ func publish(t *testing.T, r *images.Registry, release string, more ...v1.Layer)
 	require.NoError(t, err)
 	img, err = mutate.AppendLayers(img, more...)
 	require.NoError(t, err)
-	require.NoError(t, r.Push(img, "drivers/e100:"+release))
+	require.NoError(t, r.Push(img, "drivers/e100:"+osTag+"-"+release))
 }
 
 func keep(t *testing.T, e *workflow.Engine) {
 	t.Helper()
 	a := answers.Default()
+	a.OSTag, a.Secrets.RegistryAuth = osTag, &answers.SecretRef{File: registryAuth}
 	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: answers.Persist}}
 	a.AcceptRisks = []string{"unsure-verdict"}
 	a.Licences = []answers.Licence{{ID: "gpl", Digest: licenceDigest(), Accepted: true, By: "ops@example.com"}}
 	accepted, err := json.Marshal(a.Licences)
 	require.NoError(t, err)
 	require.NoError(t, e.Node.WriteFile(e.StateDir()+"/licences.json", accepted, 0o600)) // as the start of a run records it
-	p, err := e.Plan(t.Context(), a, nil)
+	carryOut(t, e, a)
+}
+
+// kept keeps e100 from a registry that has it for the node's own kernel.
+func kept(t *testing.T) (*images.Registry, *workflow.Engine) {
+	t.Helper()
+	r, err := images.Serve()
 	require.NoError(t, err)
-	code, sum := execute(t, e, p)
-	require.Equal(t, 0, code, "%+v", sum)
+	t.Cleanup(r.Close)
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r)
+	keep(t, e)
+	return r, e
 }
 
 func TestGateFetchesTheBuildForTheNewKernelFromTheRegistry(t *testing.T) {
-	r, err := images.Serve()
-	require.NoError(t, err)
-	defer r.Close()
-	publish(t, r, nodes.Release)
-	e := keptFrom(t, r.Addr, r)
-	keep(t, e)
+	r, e := kept(t)
 	var out bytes.Buffer
 	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), "the registry has none yet")
 	require.Contains(t, out.String(), "registry: ")
@@ -98,36 +104,26 @@ func TestGateFetchesTheBuildForTheNewKernelFromTheRegistry(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.OK, c.Gate.Sentence())
 	require.Error(t, host.Covered(e.Node, e.StateDir(), host.Driver{Name: "e100-image", Load: []string{"e100"}}, newer), "a rehearsal puts nothing into the tree")
+	limit(t, e, "0KiB")
+	put(t, e, "sha256-aa", 10, 1)
 	out.Reset()
 	require.NoError(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), out.String())
 	require.NoError(t, host.Covered(e.Node, e.StateDir(), host.Driver{Name: "e100-image", Load: []string{"e100"}}, newer))
-	limit(t, e, "0KiB")
-	_, err = e.TidyStore()
-	require.NoError(t, err)
 	st, err := e.Store()
 	require.NoError(t, err)
-	require.Len(t, st.Images, 2, "both builds are kept, so both images are needed")
+	require.Len(t, st.Images, 2, "both builds are kept, so both images are needed, and no other")
 }
 
 // The terms changed with the new build: the upgrade is held with that reason, and
 // nobody is asked at that moment. Once a person has accepted them it goes on.
 func TestGateTakesNoBuildUnderTermsThatNobodyAccepted(t *testing.T) {
-	r, err := images.Serve()
-	require.NoError(t, err)
-	defer r.Close()
-	publish(t, r, nodes.Release)
-	e := keptFrom(t, r.Addr, r)
-	keep(t, e)
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
+	r, e := kept(t)
 	other := []byte("You may use this driver on Mondays.\n")
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: "licenses/LICENSE", Mode: 0o644, Size: int64(len(other)), Typeflag: tar.TypeReg}))
-	_, err = w.Write(other)
+	terms, err := images.Of(v1.Config{}, images.File{Name: "licenses/LICENSE", Data: other})
 	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	terms, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	layers, err := terms.Layers()
 	require.NoError(t, err)
-	publish(t, r, newer, terms)
+	publish(t, r, newer, layers...)
 
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(other))
 	var out bytes.Buffer
@@ -147,11 +143,7 @@ func TestGateTakesNoBuildUnderTermsThatNobodyAccepted(t *testing.T) {
 }
 
 func TestGateRefusesWithoutTheRegistryAndSaysSo(t *testing.T) {
-	r, err := images.Serve()
-	require.NoError(t, err)
-	publish(t, r, nodes.Release)
-	e := keptFrom(t, r.Addr, r)
-	keep(t, e)
+	r, e := kept(t)
 	r.Close()
 	var out bytes.Buffer
 	require.Error(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out))
@@ -160,11 +152,7 @@ func TestGateRefusesWithoutTheRegistryAndSaysSo(t *testing.T) {
 }
 
 func TestGateWaitsForASilentRegistryNoLongerThanItsLimit(t *testing.T) {
-	r, err := images.Serve()
-	require.NoError(t, err)
-	publish(t, r, nodes.Release)
-	e := keptFrom(t, r.Addr, r)
-	keep(t, e)
+	r, e := kept(t)
 	addr := r.Addr
 	r.Close()
 	silent, err := net.Listen("tcp", addr) // accepts, and never says a word

@@ -56,13 +56,10 @@ func TestDamagedStoreIsFetchedAgainBeforeAnythingIsLaidOut(t *testing.T) {
 // Without the source nothing is judged or laid out from a damaged store, and each
 // who reads it says so: a plan, a run, the check and the gate.
 func TestDamagedStoreIsNamedWhereTheSourceIsGone(t *testing.T) {
-	r, err := images.Serve()
-	require.NoError(t, err)
-	publish(t, r, nodes.Release)
-	e := keptFrom(t, r.Addr, r)
-	keep(t, e)
-	fresh := keptFrom(t, r.Addr, r)
+	r, e := kept(t)
+	fresh := keptFrom(t, r)
 	a := answers.Default()
+	a.OSTag, a.Secrets.RegistryAuth = osTag, &answers.SecretRef{File: registryAuth}
 	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: answers.LoadNow}}
 	a.AcceptRisks = []string{"unsure-verdict"}
 	p, err := fresh.Plan(t.Context(), accepting(a, "gpl"), nil)

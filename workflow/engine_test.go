@@ -84,14 +84,10 @@ func engineOn(t *testing.T) *workflow.Engine {
 	t.Helper()
 	root := nodes.Build(t, nodes.Bridge, card, nodes.Disk)
 	n := hostops.At(root, nil)
-	for _, f := range []string{"mii.ko", "e100.ko"} {
-		// The kernel's own tree has mii, whose bytes tell its vermagic.
-		if f == "mii.ko" {
-			data, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/" + f)
-			require.NoError(t, err)
-			require.NoError(t, n.WriteFile("/lib/modules/"+nodes.Release+"/kernel/drivers/net/"+f, data, 0o644))
-		}
-	}
+	// The kernel's own tree has mii, whose bytes tell its vermagic.
+	mii, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/mii.ko")
+	require.NoError(t, err)
+	require.NoError(t, n.WriteFile("/lib/modules/"+nodes.Release+"/kernel/drivers/net/mii.ko", mii, 0o644))
 	dep, err := n.ReadFile("/lib/modules/" + nodes.Release + "/modules.dep")
 	require.NoError(t, err)
 	require.NoError(t, n.WriteFile("/lib/modules/"+nodes.Release+"/modules.dep", append(dep, "kernel/drivers/net/mii.ko:\n"...), 0o644))
@@ -119,6 +115,16 @@ func execute(t *testing.T, e *workflow.Engine, p *plan.Plan) (int, journal.Summa
 	events, err := journal.Read(e.Node.Path(dir))
 	require.NoError(t, err)
 	return code, journal.Summarise(events)
+}
+
+// carryOut plans what the answers say, and runs it.
+func carryOut(t *testing.T, e *workflow.Engine, a *answers.Answers) *plan.Plan {
+	t.Helper()
+	p, err := e.Plan(t.Context(), a, nil)
+	require.NoError(t, err)
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+	return p
 }
 
 func TestSurveySaysWhatNeedsADriver(t *testing.T) {

@@ -57,10 +57,7 @@ func TestTwoFlavoursOfOneImageDoNotShareAStoreDirectory(t *testing.T) {
 	a := answers.Default()
 	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "open", When: answers.Persist}}
 	a.AcceptRisks = []string{"unsure-verdict", "unsigned-module"}
-	p, err := e.Plan(t.Context(), a, nil)
-	require.NoError(t, err)
-	code, sum := execute(t, e, p)
-	require.Equal(t, 0, code, "%+v", sum)
+	carryOut(t, e, a)
 	require.NoError(t, e.Forget(x))
 	require.False(t, e.Node.Exists(proprietary), "it was declined")
 	require.True(t, e.Node.Exists(open), "its flavour is installed")

@@ -52,14 +52,7 @@ func TestDeclinedImageOfAnInstalledDriverStays(t *testing.T) {
 	ref := driverImage(t, nodes.Release, nodes.Release, "e100")
 	x, err := examineGiven(t, e, ref)
 	require.NoError(t, err)
-	a := answersFor(ref, answers.LoadNow)
-	for _, l := range x.Licences {
-		a.Licences = append(a.Licences, answers.Licence{ID: l.ID, Digest: l.Digest, Accepted: true, By: "ops@example.com"})
-	}
-	p, err := e.Plan(context.Background(), a, nil)
-	require.NoError(t, err)
-	code, sum := execute(t, e, p)
-	require.Equal(t, 0, code, "%+v", sum)
+	carryOut(t, e, accepting(answersFor(ref, answers.LoadNow), "e100"))
 	require.NoError(t, e.Forget(x))
 	require.NotEmpty(t, stored(t, e))
 }

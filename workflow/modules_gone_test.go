@@ -40,9 +40,8 @@ func TestModulesOfTheRunningKernelThatAreGone(t *testing.T) {
 	}
 	require.True(t, told)
 
-	a := answersFor(ref, answers.LoadNow)
+	a := accepting(answersFor(ref, answers.LoadNow), "e100")
 	a.AcceptRisks = nil
-	a.Licences = []answers.Licence{{ID: "e100", Digest: "sha256:492b20af2408440655ce508c9bebf3c10bd569897ad934776969fc7703dd24c8", Accepted: true, By: "ops@example.com"}}
 	p, err := e.Plan(context.Background(), a, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"unsure-verdict"}, p.Missing, "not without a risk that somebody names")

@@ -12,6 +12,8 @@ import (
 	"fitout/workflow"
 	"fitout/workflow/actions"
 	"fitout/workflow/answers"
+	"fitout/workflow/plan"
+	"fitout/workflow/run"
 )
 
 // put lays an image of some size into the store, fetched so many hours ago.
@@ -49,25 +51,15 @@ func TestImagesThatNothingNeedsLeaveTheStoreOldestFirst(t *testing.T) {
 	require.EqualValues(t, 1<<20, st.Limit)
 }
 
-func TestImageOfAnInstalledDriverStaysInTheStoreAboveTheLimit(t *testing.T) {
+func TestRunTidiesTheStoreAndLeavesTheImageOfItsDriver(t *testing.T) {
 	e := engineOn(t)
-	ref := driverImage(t, nodes.Release, nodes.Release, "e100")
-	x, err := examineGiven(t, e, ref)
-	require.NoError(t, err)
-	a := answersFor(ref, answers.LoadNow)
-	for _, l := range x.Licences {
-		a.Licences = append(a.Licences, answers.Licence{ID: l.ID, Digest: l.Digest, Accepted: true, By: "ops@example.com"})
-	}
-	p, err := e.Plan(t.Context(), a, nil)
-	require.NoError(t, err)
-	code, sum := execute(t, e, p)
-	require.Equal(t, 0, code, "%+v", sum)
 	put(t, e, "sha256-aa", 10, 1)
 	limit(t, e, "0KiB")
-	gone, err := e.TidyStore()
+	p, err := e.Plan(t.Context(), accepting(answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNow), "e100"), nil)
 	require.NoError(t, err)
-	require.Len(t, gone, 1)
-	require.Equal(t, "sha256:aa", gone[0].Digest)
+	const id = "2026-1130-01"
+	require.NoError(t, plan.Save(e.Node, run.Dir(e.StateDir(), id), p))
+	require.Zero(t, e.Execute(t.Context(), id, run.Options{}))
 	st, err := e.Store()
 	require.NoError(t, err)
 	require.Len(t, st.Images, 1)

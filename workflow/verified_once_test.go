@@ -59,10 +59,7 @@ func TestStoredImageIsVerifiedOnceAProcess(t *testing.T) {
 	a := answers.Default()
 	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "big", When: answers.Persist}}
 	a.AcceptRisks = []string{"unsure-verdict"}
-	p, err := e.Plan(t.Context(), a, nil)
-	require.NoError(t, err)
-	code, sum := execute(t, e, p)
-	require.Equal(t, 0, code, "%+v", sum)
+	p := carryOut(t, e, a)
 	again := *p.Answers // with the digests, and without the program that is kept with a driver
 	again.Devices = slices.Clone(again.Devices)
 	again.Devices[0].When = answers.LoadNow

@@ -43,6 +43,7 @@ type Driver struct {
 	Image     string              `json:"image"`
 	Digest    string              `json:"digest"`
 	Place     string              `json:"place,omitempty"` // of the driver in its image, as image.Want has it
+	OSTag     string              `json:"osTag,omitempty"` // as the answers have it
 	When      answers.When        `json:"when"`
 	PersistIn string              `json:"persistIn,omitempty"`
 	Modules   []string            `json:"modules"` // load order
@@ -59,6 +60,8 @@ type Driver struct {
 	// Risks and Licences (digests) were accepted for it.
 	Risks    []string `json:"risks,omitempty"`
 	Licences []string `json:"licences,omitempty"`
+	// AuthFiles are the files of credentials that its registry was asked with.
+	AuthFiles []string `json:"authFiles,omitempty"`
 }
 
 // KernelBuild is the driver's build for one kernel and its verdict.
