@@ -44,6 +44,19 @@ func TestAuthorityIsReadFromEveryPlaceOfTheNode(t *testing.T) {
 		_, err = img.Fetch(t.Context(), filepath.Join(t.TempDir(), "s"), Want{})
 		require.NoError(t, err, name)
 	}
+	other, _ := clientPair(t)
+	files := map[string]string{"etc/docker/certs.d/" + f.host() + "/ca.crt": string(other), "etc/ssl/certs/ca-certificates.crt": string(other)}
+	root := t.TempDir()
+	for file, text := range files {
+		write(t, root, file, text)
+	}
+	_, err := openAt(t, ref, Options{Root: root})
+	require.Equal(t, TLS, CodeOf(err), "%v", err)
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	for file := range files {
+		require.Contains(t, e.Hint, "/"+file)
+	}
 }
 
 // RKE2's and K3s's file and containerd's bring client certificates too.

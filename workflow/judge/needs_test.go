@@ -313,6 +313,11 @@ func TestFirmwareOfAnotherDriverVersion(t *testing.T) {
 	j := Judge(in)
 	require.Equal(t, finding.Blocked, j.Verdict)
 	require.Equal(t, "nvidia wants nvidia/565.57.01/gsp_ga10x.bin; the image has nvidia/555.58.02/gsp_ga10x.bin", mustFind(t, j, "firmware-version").Message)
+
+	// Every name counts, not the first alone.
+	in.Inventory.Firmware[0].Name = "nvidia/565.57.01/gsp_ga10x.bin"
+	j = Judge(in)
+	require.Contains(t, mustFind(t, j, "firmware-version").Message, "nvidia wants nvidia/565.57.01/gsp_tu10x.bin")
 }
 
 func TestXZWithTheDefaultCheckIsStoredPlain(t *testing.T) {
