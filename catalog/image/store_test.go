@@ -81,11 +81,15 @@ func TestStoreThatADiskHasSpoiltIsNotRead(t *testing.T) {
 func partOf(t *testing.T, dir string, ago time.Duration) string {
 	require.NoError(t, prepareDir(dir+partName))
 	write(t, dir+partName, resumptionName, "{}")
-	for _, f := range []string{resumptionName, ""} {
-		at := time.Now().Add(-ago)
-		require.NoError(t, os.Chtimes(filepath.Join(dir+partName, f), at, at))
-	}
+	age(t, ago, filepath.Join(dir+partName, resumptionName), dir+partName)
 	return dir + partName
+}
+
+func age(t *testing.T, ago time.Duration, paths ...string) {
+	at := time.Now().Add(-ago)
+	for _, p := range paths {
+		require.NoError(t, os.Chtimes(p, at, at))
+	}
 }
 
 // What a fetch that nobody took up has left goes with the next fetch into the
@@ -97,6 +101,7 @@ func TestOldRemainsOfFetchesAreRemoved(t *testing.T) {
 	running := partOf(t, filepath.Join(store, "running"), 8*24*time.Hour)
 	foreign := filepath.Join(store, "foreign"+partName)
 	write(t, foreign, "precious", "x")
+	age(t, 8*24*time.Hour, foreign)
 	held, err := lockDir(running)
 	require.NoError(t, err)
 	require.NotNil(t, held)
@@ -123,17 +128,17 @@ func TestSecondFetchOfAnImageWaitsForTheFirst(t *testing.T) {
 	waits := make(chan string, 1)
 	img, err := openAt(t, ref, Options{Log: func(s string) { waits <- s }})
 	require.NoError(t, err)
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		_, err := img.Fetch(context.Background(), dir, Want{})
 		done <- err
 	}()
-	require.Contains(t, <-waits, "another process is fetching this image")
-	storeOf(t, filepath.Join(t.TempDir(), "other")) // time in which it still waits
+	storeOf(t, filepath.Join(t.TempDir(), "other")) // time in which it waits
 	select {
 	case err := <-done:
 		t.Fatalf("the second fetch did not wait: %v", err)
-	default:
+	case said := <-waits:
+		require.Contains(t, said, "another process is fetching this image")
 	}
 	first := *img
 	inv, _, err := first.fetchPart(t.Context(), dir+partName, Want{})
