@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"fitout/catalog/image"
@@ -309,12 +310,16 @@ func (b *builder) done(ctx context.Context) error {
 	if len(b.stop) > 0 {
 		return &Error{Exit: ExitForbidden, Code: string(b.stop[0].Code), Message: b.stop[0].Message, Hint: b.stop[0].Hint, Findings: b.stop}
 	}
-	for _, s := range b.plan.Steps {
-		if _, ok := s.Action.(*actions.Verify); ok {
-			continue
-		}
-		if ok, err := s.Action.Done(ctx, b.e.Node); err != nil || !ok {
-			return b.space()
+	inPlace := make([]func() bool, len(b.plan.Steps)) // many compare files: each is asked once
+	for i, s := range b.plan.Steps {
+		inPlace[i] = sync.OnceValue(func() bool {
+			ok, err := s.Action.Done(ctx, b.e.Node)
+			return err == nil && ok
+		})
+	}
+	for i, s := range b.plan.Steps {
+		if _, ok := s.Action.(*actions.Verify); !ok && !inPlace[i]() {
+			return b.space(inPlace)
 		}
 	}
 	if len(b.plan.Steps) > 0 {
@@ -325,13 +330,11 @@ func (b *builder) done(ctx context.Context) error {
 }
 
 // space compares what the steps write with what is free, before any of it.
-func (b *builder) space() error {
+func (b *builder) space(inPlace []func() bool) error {
 	need := map[string]int64{}
-	for _, s := range b.plan.Steps {
-		if d := s.Action.Describe(); d.Bytes > 0 && d.Into != "" {
-			if done, _ := s.Action.Done(context.Background(), b.e.Node); !done {
-				need[d.Into] += d.Bytes
-			}
+	for i, s := range b.plan.Steps {
+		if d := s.Action.Describe(); d.Bytes > 0 && d.Into != "" && !inPlace[i]() {
+			need[d.Into] += d.Bytes
 		}
 	}
 	for dir, bytes := range need {

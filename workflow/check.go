@@ -198,7 +198,7 @@ func buildOf(kept []host.Kept, driver, release string) host.Build {
 // checkDriver judges a kept driver's image, from the store, for a kernel.
 func (e *Engine) checkDriver(s *Survey, kernel host.Kernel, r run.Record, digest string) CheckDriver {
 	cd := CheckDriver{Name: r.Driver.Name, Verdict: finding.NoModule, Findings: []finding.Finding{}}
-	inv, err := image.ReadInventory(e.Node.Path(e.storeDir(s, digest, r.Driver.Place)))
+	inv, err := image.ReadInventory(e.Node.Path(e.storeDir(digest, r.Driver.Place)))
 	if err != nil {
 		f := finding.New("image-missing", r.Driver.Image, kernel.Release)
 		f.Evidence = []string{"the image store has no " + digest}

@@ -95,7 +95,7 @@ func (c *cure) kabi() bool { return slices.Contains(c.r.Driver.Risks, "kabi-matc
 
 // stored looks into the image that the driver came from.
 func (c *cure) stored() (*host.Build, error) {
-	dir := c.e.storeDir(c.s, c.r.Driver.Digest, c.r.Driver.Place)
+	dir := c.e.storeDir(c.r.Driver.Digest, c.r.Driver.Place)
 	inv, err := image.ReadInventory(c.e.Node.Path(dir))
 	if image.CodeOf(err) == image.StoreDamaged {
 		return nil, err

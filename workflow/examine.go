@@ -21,7 +21,7 @@ import (
 // kernel that may boot. The store is a cache below the state directory; nothing
 // else on the node changes.
 func (e *Engine) Examine(ctx context.Context, s *Survey, k Kind, o Offer, p image.Progress) (*Examined, error) {
-	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices), authFiles: e.logins}, p)
+	return e.examine(ctx, s, question{offer: o, devices: modaliases(s, k.Devices), authFiles: e.typed()}, p)
 }
 
 // question is what an examination depends on beyond the node.
@@ -169,6 +169,8 @@ func parameters(q question) map[string][]string {
 }
 
 func (e *Engine) openKernel(s *Survey, kernel host.Kernel) (*kmod.Kernel, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if k, ok := e.kernels[kernel.Dir]; ok {
 		return k, nil
 	}

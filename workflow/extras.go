@@ -61,8 +61,17 @@ func (e *Engine) Login(_ context.Context, reference, user string, password []byt
 	if err := e.Node.WriteFile(file, data, 0o600); err != nil {
 		return "", fmt.Errorf("keeping the login: %w", err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !slices.Contains(e.logins, file) {
 		e.logins = append(e.logins, file)
 	}
 	return file, nil
+}
+
+// typed are the files of the logins that were typed in the wizard.
+func (e *Engine) typed() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.logins)
 }

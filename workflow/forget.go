@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 
-	"fitout/hostops/host"
 	"fitout/workflow/run"
 )
 
@@ -22,9 +21,8 @@ func (e *Engine) Forget(x *Examined) error {
 	if err != nil {
 		return fmt.Errorf("taking the image out of the store: %w", err)
 	}
-	s := &Survey{Host: host.Facts{StateDir: state}}
 	for _, dir := range x.Stores {
-		used := slices.ContainsFunc(installed, func(r run.Record) bool { return e.storeDir(s, r.Driver.Digest, r.Driver.Place) == dir })
+		used := slices.ContainsFunc(installed, func(r run.Record) bool { return e.storeDir(r.Driver.Digest, r.Driver.Place) == dir })
 		if used || path.Dir(dir) != path.Join(state, "store") {
 			continue
 		}

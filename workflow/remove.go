@@ -66,11 +66,11 @@ func (e *Engine) PlanRemove(ctx context.Context, name string) (*plan.Plan, error
 	if dir := path.Join(volatileTree, "lib/modules", s.Running(), "updates", name); e.Node.Exists(dir) {
 		b.add("unstage", &actions.RemoveTree{Dir: dir, Top: volatile})
 	}
-	own := e.storeDir(s, r.Driver.Digest, r.Driver.Place)
+	own := e.storeDir(r.Driver.Digest, r.Driver.Place)
 	shared := slices.ContainsFunc(all, func(o run.Record) bool {
-		return o.Driver.Name != name && e.storeDir(s, o.Driver.Digest, o.Driver.Place) == own
+		return o.Driver.Name != name && e.storeDir(o.Driver.Digest, o.Driver.Place) == own
 	})
-	for _, dir := range e.Node.Glob(e.storeDir(s, "*", "")) {
+	for _, dir := range e.Node.Glob(e.storeDir("*", "")) {
 		// With the last driver go the images of earlier versions, and those only looked at.
 		if last || dir == own && !shared {
 			b.add("unstore", &actions.RemoveTree{Dir: dir, Top: path.Join(state, "store")})

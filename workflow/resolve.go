@@ -254,9 +254,9 @@ func (e *Engine) examineRule(ctx context.Context, s *Survey, c choice, a *answer
 // that were typed in the wizard.
 func (e *Engine) authFiles(a *answers.Answers) []string {
 	if a.Secrets.RegistryAuth == nil {
-		return e.logins
+		return e.typed()
 	}
-	return append([]string{a.Secrets.RegistryAuth.File}, e.logins...)
+	return append([]string{a.Secrets.RegistryAuth.File}, e.typed()...)
 }
 
 // judgement is the answer for one kernel.

@@ -41,7 +41,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 	var damage error // of what the store has of it
 	if pin != "" {
 		// A pinned image that is in the store needs no network at all.
-		dir := e.storeDir(s, pin, q.place())
+		dir := e.storeDir(pin, q.place())
 		inv, err := image.ReadInventory(e.Node.Path(dir))
 		if err == nil && inv.Digest == pin && inv.Want().Covers(q.want([]string{release})) &&
 			hasBuilds(inv, []string{release}) && hasBuilds(inv, q.upgrades(inv, s.Running())) {
@@ -63,7 +63,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 		return &stored{err: withDamage(ImageError(reference, err), cmp.Or(broken, damage))}
 	}
 	defer img.Close()
-	dir := e.storeDir(s, img.Digest(), q.place())
+	dir := e.storeDir(img.Digest(), q.place())
 	files := e.storeFiles(dir)
 	if err := e.termsOf(ctx, q, img, files); err != nil {
 		return &stored{err: err}
@@ -105,7 +105,7 @@ func (e *Engine) installedFrom(s *Survey, place, reference, release, pin string)
 		if r.Driver.Image != reference || r.Driver.Place != place || (pin != "" && pin != r.Driver.Digest) {
 			continue
 		}
-		dir := e.storeDir(s, r.Driver.Digest, place)
+		dir := e.storeDir(r.Driver.Digest, place)
 		inv, err := image.ReadInventory(e.Node.Path(dir))
 		if err == nil && hasBuilds(inv, []string{release}) {
 			return &stored{inventory: inv, dir: dir}, nil
@@ -161,12 +161,12 @@ func hasBuilds(inv *image.Inventory, releases []string) bool {
 
 // storeDir is where an image's files are kept, named by its digest and, for one
 // with several flavours, by the place in it.
-func (e *Engine) storeDir(s *Survey, digest, place string) string {
+func (e *Engine) storeDir(digest, place string) string {
 	name := strings.ReplaceAll(digest, ":", "-")
 	if place != "" {
 		name += "-" + place
 	}
-	return path.Join(s.Host.StateDir, "store", name)
+	return path.Join(e.StateDir(), "store", name)
 }
 
 // place is where in the image the driver lies.

@@ -77,7 +77,14 @@ func (e *Engine) nodeName() string {
 }
 
 // StateDir is where this node keeps fitout's state.
-func (e *Engine) StateDir() string { return host.Detect(e.Node).Facts().StateDir }
+func (e *Engine) StateDir() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stateDir == "" {
+		e.stateDir = host.Detect(e.Node).Facts().StateDir
+	}
+	return e.stateDir
+}
 
 // RunDir is the directory of a run, on this machine's file system.
 func (e *Engine) RunDir(id string) string {

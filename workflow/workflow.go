@@ -4,6 +4,7 @@ package workflow
 
 import (
 	"context"
+	"sync"
 
 	"fitout/catalog"
 	"fitout/catalog/image"
@@ -33,8 +34,10 @@ type Engine struct {
 	// state directory can still look into an image.
 	Scratch string
 
-	kernels map[string]*kmod.Kernel // opened before, by directory
-	logins  []string                // the credentials files that Login wrote
+	mu       sync.Mutex              // of what follows: screens examine images side by side
+	kernels  map[string]*kmod.Kernel // opened before, by directory
+	logins   []string                // the credentials files that Login wrote
+	stateDir string                  // looked for before, "" when not
 }
 
 // Survey is what a look at the node found. Making one changes nothing.
