@@ -134,17 +134,30 @@ func (n *Node) WriteKernel(p string, data string) error {
 // MkdirAll makes a directory and its parents.
 func (n *Node) MkdirAll(p string, perm os.FileMode) error { return os.MkdirAll(n.Path(p), perm) }
 
-// Remove removes one entry; that it was not there is no error.
+// Remove removes one entry and syncs its directory; that it was not there is no
+// error.
 func (n *Node) Remove(p string) error {
-	err := os.Remove(n.entry(p))
-	if errors.Is(err, fs.ErrNotExist) {
+	real := n.entry(p)
+	if err := os.Remove(real); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	} else if err != nil {
+		return err
 	}
-	return err
+	return syncDir(filepath.Dir(real))
 }
 
-// RemoveAll removes a tree, never through a link at p.
-func (n *Node) RemoveAll(p string) error { return os.RemoveAll(n.entry(p)) }
+// RemoveAll removes a tree, never through a link at p, and syncs the directory
+// that it was in.
+func (n *Node) RemoveAll(p string) error {
+	real := n.entry(p)
+	if _, err := os.Lstat(real); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := os.RemoveAll(real); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(real))
+}
 
 // Rename moves an entry and syncs the target's directory.
 func (n *Node) Rename(from, to string) error {

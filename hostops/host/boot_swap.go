@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"fitout/catalog/module"
 	"fitout/hostops"
+	"fitout/hostops/kmod"
 )
 
 // swapAtBoot takes a driver of the OS away from the devices that a kept driver
@@ -122,16 +122,6 @@ func differs(n *hostops.Node, name, p string) bool {
 	if loaded, err := n.ReadString(dir + "/srcversion"); err == nil && loaded != "" && info.Srcversion != "" {
 		return loaded != info.Srcversion
 	}
-	note, err := n.ReadFile(dir + "/notes/.note.gnu.build-id")
-	id := buildID(note)
-	return err == nil && id != "" && info.BuildID != "" && id != info.BuildID
-}
-
-// buildID reads a GNU build id note (elf(5), Nhdr): a 16-byte head that ends
-// in "GNU", then the id.
-func buildID(note []byte) string {
-	if len(note) <= 16 || string(note[12:15]) != "GNU" {
-		return ""
-	}
-	return hex.EncodeToString(note[16:])
+	id := kmod.BuildID(n, name)
+	return id != "" && info.BuildID != "" && id != info.BuildID
 }

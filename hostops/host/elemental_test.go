@@ -39,8 +39,7 @@ func TestUpgradeHookPutsTheDriverIntoTheNewImage(t *testing.T) {
 			n := node(t, form.Files)
 			f, state := persisted(t, n, "auto", e100(t, n, kernelA, kernelB), dummy(t, n, "other", kernelB))
 			require.True(t, f.Facts().OSImage)
-			root := elemental.NewRoot(t, kernelB)
-			copyLibs(t, root)
+			root := newImage(t, kernelB)
 			for round := range 2 { // the second upgrade changes nothing
 				exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 				require.Zero(t, exit, out)
@@ -64,6 +63,15 @@ func TestUpgradeHookPutsTheDriverIntoTheNewImage(t *testing.T) {
 	}
 }
 
+// newImage is the root of a new OS image with one kernel, in which the hook's
+// program can run.
+func newImage(t *testing.T, kernel string) string {
+	t.Helper()
+	root := elemental.NewRoot(t, kernel)
+	copyLibs(t, root)
+	return root
+}
+
 // copyLibs: the hook program of these tests is a test binary, which may need
 // the machine's libc; fitout itself is static.
 func copyLibs(t *testing.T, root string) {
@@ -79,8 +87,7 @@ func TestUpgradeHookThatMissesABuildSaysSoItself(t *testing.T) {
 		t.Run(form.Name, func(t *testing.T) {
 			n := node(t, form.Files)
 			_, state := persisted(t, n, "auto", e100(t, n, kernelA))
-			root := elemental.NewRoot(t, kernelC)
-			copyLibs(t, root)
+			root := newImage(t, kernelC)
 			exit, _ := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", false)
 			require.Zero(t, exit, "the toolkit goes on")
 			exit, _ = form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
@@ -105,8 +112,7 @@ func TestUpgradeGoesOnWhenTheAnswersSaySo(t *testing.T) {
 			d := e100(t, n, kernelA)
 			d.OnMissing = "continue"
 			_, state := persisted(t, n, "auto", d)
-			root := elemental.NewRoot(t, kernelC)
-			copyLibs(t, root)
+			root := newImage(t, kernelC)
 			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 			require.Zero(t, exit, out)
 			r, err := ReadUpgrade(n, state, "intel-e100")
@@ -122,8 +128,7 @@ func TestReinstallAndResetBringTheDriverToo(t *testing.T) {
 			n := node(t, form.Files)
 			persisted(t, n, "os-image", e100(t, n, kernelB))
 			for _, stage := range []string{"after-install-chroot", "after-reset-chroot"} {
-				root := elemental.NewRoot(t, kernelB)
-				copyLibs(t, root)
+				root := newImage(t, kernelB)
 				exit, out := form.Upgrade(t, n.Root, root, stage, true)
 				require.Zero(t, exit, out)
 				require.FileExists(t, root+"/lib/modules/"+kernelB+"/updates/fitout/intel-e100/e100.ko")
@@ -152,8 +157,7 @@ func TestSideTreeDriverIsOnlyCheckedInTheChroot(t *testing.T) {
 		t.Run(form.Name, func(t *testing.T) {
 			n := node(t, form.Files)
 			_, state := persisted(t, n, "side-tree", e100(t, n, kernelB))
-			root := elemental.NewRoot(t, kernelB)
-			copyLibs(t, root)
+			root := newImage(t, kernelB)
 			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", true)
 			require.Zero(t, exit, out)
 			require.NoDirExists(t, root+"/lib/modules/"+kernelB+"/updates")
@@ -328,8 +332,7 @@ func TestBrokenNeighbourThatComesLaterDisablesAllOfV1(t *testing.T) {
 			n := node(t, form.Files)
 			_, state := persisted(t, n, "auto", e100(t, n, kernelB))
 			require.NoError(t, n.WriteFile("/oem/99_later.yaml", []byte("name: x\nstages:\n  boot:\n  - commands:\n    - echo a: b\n"), 0o644))
-			root := elemental.NewRoot(t, kernelB)
-			copyLibs(t, root)
+			root := newImage(t, kernelB)
 			exit, out := form.Upgrade(t, n.Root, root, "after-upgrade-chroot", false)
 			require.Zero(t, exit, out)
 			_, err := ReadUpgrade(n, state, "intel-e100")
@@ -348,8 +351,7 @@ func TestPowerCutInTheHookIsMadeGoodByTheNextRun(t *testing.T) {
 		t.Run(form.Name, func(t *testing.T) {
 			n := node(t, form.Files)
 			persisted(t, n, "auto", e100(t, n, kernelB))
-			root := elemental.NewRoot(t, kernelB)
-			copyLibs(t, root)
+			root := newImage(t, kernelB)
 			// What a cut leaves: half a module under a temporary name, an empty index.
 			half := root + "/lib/modules/" + kernelB + "/updates/fitout/intel-e100"
 			require.NoError(t, os.MkdirAll(half, 0o755))

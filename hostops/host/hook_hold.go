@@ -76,6 +76,9 @@ func holdAgain(ctx context.Context, n *hostops.Node, l Layout, kernels []Kernel)
 // toolkit: this process's parent, or one above it.
 func upgradeSource(n *hostops.Node, pid int) string {
 	for range 8 {
+		if pid <= 1 {
+			return ""
+		}
 		b, err := n.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
 			return ""
@@ -83,18 +86,7 @@ func upgradeSource(n *hostops.Node, pid int) string {
 		if dir := sourceArg(strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")); dir != "" {
 			return dir
 		}
-		stat, err := n.ReadString(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return ""
-		}
-		// pid (comm) state ppid …; comm may hold blanks and brackets.
-		f := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-		if len(f) < 2 {
-			return ""
-		}
-		if pid, err = strconv.Atoi(f[1]); err != nil || pid <= 1 {
-			return ""
-		}
+		pid = n.Parent(pid)
 	}
 	return ""
 }

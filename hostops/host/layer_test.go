@@ -101,19 +101,13 @@ func TestLayeredPackageIsTakenOffWithItsDriver(t *testing.T) {
 }
 
 func TestLayeringIsUndoneAfterEveryStep(t *testing.T) {
-	n, _, f, d, all := layering(t, kernelA)
-	before := steady(t, n)
-	for cut := range all {
-		actions, err := f.Persist(d, "os-image")
-		require.NoError(t, err)
-		done := apply(t, n, actions[:cut])
-		require.NoError(t, actions[cut].Prepare(t.Context(), n))
-		undo(t, n, append(done, reread(t, actions[cut])))
-		require.Equal(t, before, steady(t, n), "cut before step %d (%s)", cut, actions[cut].Kind())
+	n, _, f, d, _ := layering(t, kernelA)
+	undoneAtEachStep(t, n, f, d, "os-image", func() []string {
 		next, err := nextDeployment(t.Context(), n)
 		require.NoError(t, err)
 		require.Empty(t, next.Requested)
-	}
+		return steady(t, n)
+	})
 }
 
 func TestNewerVersionReplacesTheLayeredOne(t *testing.T) {

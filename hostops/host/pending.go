@@ -86,7 +86,7 @@ func kernelPackage(name, release string) bool {
 // dpkgFiles are the package files on the command line of the nearest dpkg above
 // a process.
 func dpkgFiles(n *hostops.Node, pid int) []string {
-	for ; pid > 1; pid = parentOf(n, pid) {
+	for ; pid > 1; pid = n.Parent(pid) {
 		proc := fmt.Sprintf("/proc/%d", pid)
 		cmdline, err := n.ReadFile(proc + "/cmdline")
 		if err != nil {
@@ -111,22 +111,4 @@ func dpkgFiles(n *hostops.Node, pid int) []string {
 		return files
 	}
 	return nil
-}
-
-// parentOf reads a process's parent, 0 when it is gone (proc(5), stat: the name
-// in parentheses may hold anything, the fields after it do not).
-func parentOf(n *hostops.Node, pid int) int {
-	stat, err := n.ReadString(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return parent
 }

@@ -93,25 +93,30 @@ func settled(t *testing.T, n *hostops.Node) []string {
 	})
 }
 
+// undoneAtEachStep keeps a driver up to each of the steps in turn, of which the
+// last one is prepared and never runs, and undoes that: all is as before.
+func undoneAtEachStep(t *testing.T, n *hostops.Node, f Family, d Driver, where string, state func() []string) {
+	t.Helper()
+	before := state()
+	all, err := f.Persist(d, where)
+	require.NoError(t, err)
+	for cut := range all {
+		actions, err := f.Persist(d, where)
+		require.NoError(t, err)
+		done := apply(t, n, actions[:cut])
+		require.NoError(t, actions[cut].Prepare(t.Context(), n))
+		undo(t, n, append(done, reread(t, actions[cut])))
+		require.Equal(t, before, state(), "cut before step %d (%s)", cut, actions[cut].Kind())
+	}
+}
+
 func TestUndoAfterEveryStepRestoresTheNode(t *testing.T) {
 	for name, files := range everyKeeper() {
 		t.Run(name, func(t *testing.T) {
 			n := node(t, files)
 			f := family(t, n)
 			stateOf(t, n, f)
-			d := e100(t, n, kernelA, kernelB)
-			before := fingerprint(t, n)
-			all, err := f.Persist(d, "auto")
-			require.NoError(t, err)
-			for cut := range all {
-				actions, err := f.Persist(d, "auto")
-				require.NoError(t, err)
-				done := apply(t, n, actions[:cut])
-				// The last one was prepared, and never ran.
-				require.NoError(t, actions[cut].Prepare(context.Background(), n))
-				undo(t, n, append(done, reread(t, actions[cut])))
-				require.Equal(t, before, fingerprint(t, n), "cut before step %d (%s)", cut, actions[cut].Kind())
-			}
+			undoneAtEachStep(t, n, f, e100(t, n, kernelA, kernelB), "auto", func() []string { return fingerprint(t, n) })
 		})
 	}
 }
@@ -162,28 +167,17 @@ func TestUndoOfASecondUpdateAfterEveryStepBringsTheFirstBack(t *testing.T) {
 				require.NoError(t, n.WriteFile("/run/store/"+kernelA+"/fw/e100/d101m_ucode.bin", []byte(version), 0o644))
 				return d
 			}
-			persist := func(d Driver) []hostops.Action {
-				actions, err := f.Persist(d, c.where)
-				require.NoError(t, err)
-				return actions
-			}
 			files := func() []string {
 				return slices.DeleteFunc(steady(t, n), func(line string) bool {
 					return strings.Contains(line, "/saved") || strings.Contains(line, ".old ") || strings.HasPrefix(line, "/run/store/")
 				})
 			}
 			for _, version := range []string{"1", "2"} {
-				apply(t, n, persist(update(version)))
+				actions, err := f.Persist(update(version), c.where)
+				require.NoError(t, err)
+				apply(t, n, actions)
 			}
-			before := files()
-			third := update("3")
-			for cut := range persist(third) {
-				actions := persist(third)
-				done := apply(t, n, actions[:cut])
-				require.NoError(t, actions[cut].Prepare(t.Context(), n))
-				undo(t, n, append(done, reread(t, actions[cut])))
-				require.Equal(t, before, files(), "cut before step %d (%s)", cut, actions[cut].Kind())
-			}
+			undoneAtEachStep(t, n, f, update("3"), c.where, files)
 		})
 	}
 }

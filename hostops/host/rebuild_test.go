@@ -21,8 +21,7 @@ import (
 func rebuildable(t *testing.T) (*hostops.Node, *elemental.Machine, *RebuildImage) {
 	t.Helper()
 	n := node(t, hosts.Elemental2(), hosts.Files{"/sys/dev/block/259:1/loop/backing_file": "/.snapshots/1/snapshot.img\n"})
-	image := elemental.NewRoot(t, kernelA)
-	copyLibs(t, image)
+	image := newImage(t, kernelA)
 	m := elemental.NewMachine(t, n.Root, image)
 	f, _ := persisted(t, n, "os-image", e100(t, n, kernelA, kernelB))
 	n.Exec = m

@@ -38,7 +38,7 @@ func WaitingLacks(ctx context.Context, n *hostops.Node, state string, kernels []
 	if active == "" || !ImageWaiting(n) {
 		return nil, nil
 	}
-	kept, err := readKept(n, state)
+	kept, err := soundKept(n, state)
 	if err != nil || len(kept) == 0 {
 		return nil, err
 	}

@@ -20,8 +20,7 @@ import (
 // ends well whatever the hook does.
 func upgradeTo(t *testing.T, n *hostops.Node, kernel string) {
 	t.Helper()
-	image := elemental.NewRoot(t, kernel)
-	copyLibs(t, image)
+	image := newImage(t, kernel)
 	out, err := exec.Command("mke2fs", "-q", "-t", "ext2", "-d", image, n.Root+"/new.img", "128M").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	out, err = n.Exec.Run(t.Context(), "elemental", "upgrade", "--system", "file:///new.img")

@@ -54,15 +54,14 @@ func (m *LoadedModule) addSysfs(n *hostops.Node) {
 	dir := "/sys/module/" + m.Name
 	m.Srcversion, _ = n.ReadString(dir + "/srcversion")
 	m.Version, _ = n.ReadString(dir + "/version")
-	if note, err := n.ReadFile(dir + "/notes/.note.gnu.build-id"); err == nil {
-		m.BuildID = noteID(note)
-	}
+	m.BuildID = BuildID(n, m.Name)
 }
 
-// noteID is the description of a GNU build id note: a 16-byte header (sizes,
-// type, "GNU\0") and the id.
-func noteID(note []byte) string {
-	if len(note) <= 16 || string(note[12:15]) != "GNU" {
+// BuildID is the GNU build id that a loaded module shows, "" for none: the
+// description of an ELF note, after a header of 16 bytes (sizes, type, "GNU\0").
+func BuildID(n *hostops.Node, name string) string {
+	note, err := n.ReadFile("/sys/module/" + name + "/notes/.note.gnu.build-id")
+	if err != nil || len(note) <= 16 || string(note[12:15]) != "GNU" {
 		return ""
 	}
 	return hex.EncodeToString(note[16:])

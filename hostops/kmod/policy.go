@@ -83,8 +83,8 @@ func hasCapability(n *hostops.Node) bool {
 func blacklisted(cmdline, key string) []string {
 	var names []string
 	for _, word := range strings.Fields(cmdline) {
-		list, _ := strings.CutPrefix(word, key)
-		if list == word {
+		list, ok := strings.CutPrefix(word, key)
+		if !ok {
 			continue
 		}
 		for name := range strings.SplitSeq(list, ",") {

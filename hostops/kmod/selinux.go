@@ -38,13 +38,9 @@ func selinuxDomain(n *hostops.Node) (domain string, denies bool) {
 		return domain, false
 	}
 	class, err := n.ReadString(selinuxfs + "/class/system/index")
-	if err != nil { // the policy knows no such class: it says what becomes of those
-		unknown, _ := n.ReadString(selinuxfs + "/deny_unknown")
-		return domain, unknown == "1"
-	}
-	perm, err := n.ReadString(selinuxfs + "/class/system/perms/module_load")
+	perm, _ := n.ReadString(selinuxfs + "/class/system/perms/module_load")
 	bit, perr := strconv.ParseUint(perm, 10, 5)
-	if err != nil || perr != nil || bit == 0 {
+	if err != nil || perr != nil || bit == 0 { // the policy knows none such: it says what becomes of those
 		unknown, _ := n.ReadString(selinuxfs + "/deny_unknown")
 		return domain, unknown == "1"
 	}

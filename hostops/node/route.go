@@ -104,15 +104,7 @@ func Session(n *hostops.Node) []Peer {
 				}
 			}
 		}
-		stat, err := n.ReadString("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil {
-			return nil
-		}
-		f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // state, ppid, …
-		if len(f) < 2 {
-			return nil
-		}
-		pid, _ = strconv.Atoi(f[1])
+		pid = n.Parent(pid)
 	}
 	return nil
 }
