@@ -11,7 +11,6 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/require"
 
@@ -55,14 +54,7 @@ func keptFrom(t *testing.T, r *images.Registry) *workflow.Engine {
 // publish puts an image with e100 for one kernel into the registry.
 func publish(t *testing.T, r *images.Registry, release string, more ...v1.Layer) {
 	t.Helper()
-	dir := strings.TrimSuffix(strings.TrimPrefix(driverImage(t, nodes.Release, release, "e100"), "oci:"), ":1")
-	index, err := layout.ImageIndexFromPath(dir)
-	require.NoError(t, err)
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	require.NoError(t, err)
-	img, err = mutate.AppendLayers(img, more...)
+	img, err := mutate.AppendLayers(built(t, nodes.Release, release, "e100"), more...)
 	require.NoError(t, err)
 	require.NoError(t, r.Push(img, "drivers/e100:"+osTag+"-"+release))
 }

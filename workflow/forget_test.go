@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/stretchr/testify/require"
 
 	"fitout/testdata/images"
@@ -65,14 +64,7 @@ func guarded(t *testing.T, e *workflow.Engine) (reference string) {
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+r.Addr+"/ca.crt", []byte(r.CA), 0o644))
-	dir := strings.TrimSuffix(strings.TrimPrefix(driverImage(t, nodes.Release, nodes.Release, "e100"), "oci:"), ":1")
-	index, err := layout.ImageIndexFromPath(dir)
-	require.NoError(t, err)
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	require.NoError(t, err)
-	require.NoError(t, r.Push(img, "drivers/e100:1"))
+	require.NoError(t, r.Push(built(t, nodes.Release, nodes.Release, "e100"), "drivers/e100:1"))
 	return r.Addr + "/drivers/e100:1"
 }
 

@@ -14,8 +14,6 @@ import (
 	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/journal"
-	"fitout/workflow/plan"
-	"fitout/workflow/run"
 )
 
 // deadKernel keeps the call that loads e100 until the test ends.
@@ -69,12 +67,9 @@ func TestLoadThatHangsInTheKernelEndsTheRunAsHung(t *testing.T) {
 	mods, err := e.Node.ReadFile("/proc/modules")
 	require.NoError(t, err)
 	require.NoError(t, e.Node.WriteFile("/proc/modules", append([]byte("e100 28672 1 - Loading 0x0000000000000000 (OE+)\n"), mods...), 0o444))
-	dir := run.Dir(e.StateDir(), "2026-1130-02")
-	require.NoError(t, plan.Save(e.Node, dir, p))
-	require.Equal(t, workflow.ExitUndone, run.Execute(t.Context(), e.Node, dir, workflow.Kinds(), run.Options{}))
-	events, err := journal.Read(e.Node.Path(dir))
-	require.NoError(t, err)
-	require.Contains(t, journal.Summarise(events).Message, `it is in the kernel already, in the state "Loading", and stays there; reboot the node`)
+	code, sum = execute(t, e, p)
+	require.Equal(t, workflow.ExitUndone, code)
+	require.Contains(t, sum.Message, `it is in the kernel already, in the state "Loading", and stays there; reboot the node`)
 }
 
 // crashingKernel oopses in e100's start-up code: the module stays half loaded.

@@ -14,14 +14,13 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
 	"fitout/hostops"
+	"fitout/testdata/images"
 	"fitout/testdata/nodes"
 	"fitout/workflow"
 	"fitout/workflow/answers"
@@ -78,12 +77,14 @@ func osImage(t *testing.T, root string) string {
 	require.NoError(t, err)
 	img, err := mutate.AppendLayers(empty.Image, layer)
 	require.NoError(t, err)
-	img, err = mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers", DiffIDs: diffIDs(t, img)}})
+	config, err := img.ConfigFile()
 	require.NoError(t, err)
-	p, err := layout.Write(dir, empty.Index)
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", "amd64"
+	img, err = mutate.ConfigFile(img, config)
 	require.NoError(t, err)
-	require.NoError(t, p.AppendImage(img))
-	return "oci:" + dir
+	require.NoError(t, images.WriteLayout(img, dir, "1"))
+	return "oci:" + dir + ":1"
 }
 
 // squashfs is the root as Harvester ships it, on the node.

@@ -1,16 +1,13 @@
 package workflow_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"fitout/testdata/nodes"
-	"fitout/workflow"
 	"fitout/workflow/answers"
 	"fitout/workflow/plan"
-	"fitout/workflow/run"
 )
 
 // SUSE's modprobe loads only what the distribution supports: at boot it would
@@ -25,12 +22,9 @@ func TestDriverTheDistributionDoesNotSupportComesUpAtBoot(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, p.Missing, "unsupported-module")
 
-	runs := 0
 	carry := func(p *plan.Plan) {
-		runs++
-		dir := run.Dir(e.StateDir(), fmt.Sprintf("2026-1130-%02d", runs))
-		require.NoError(t, plan.Save(e.Node, dir, p))
-		require.Equal(t, 0, run.Execute(t.Context(), e.Node, dir, workflow.Kinds(), run.Options{}))
+		code, sum := execute(t, e, p)
+		require.Equal(t, 0, code, "%+v", sum)
 	}
 	a.AcceptRisks = append(a.AcceptRisks, p.Missing...)
 	for range 2 { // also when the driver is kept already
