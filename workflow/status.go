@@ -305,7 +305,7 @@ func (s *Status) Text() []string {
 			"  cure     "+b.Cure, "  or       "+b.Override)
 	}
 	if st := s.Store; st != nil && len(st.Images) > 0 {
-		out = append(out, "", fmt.Sprintf("Image store %s: %d images, %s of %s", st.Dir, len(st.Images), plan.Size(st.Bytes), plan.Size(st.Limit)))
+		out = append(out, "", fmt.Sprintf("Image store %s: %s, %s of %s", st.Dir, plan.Count(len(st.Images), "image"), plan.Size(st.Bytes), plan.Size(st.Limit)))
 	}
 	if s.RebootNeeded {
 		out = append(out, "", "A reboot is needed: "+strings.Join(s.Why, "; "))

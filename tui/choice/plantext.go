@@ -13,7 +13,7 @@ import (
 // PlanSize says how much a plan does ("7 steps, about 4 min, 1.1 GB in
 // /var/lib/fitout").
 func PlanSize(p *plan.Plan) string {
-	parts := []string{look.Count(len(p.Steps), "step"), "about " + look.About(p.Estimate())}
+	parts := []string{plan.Count(len(p.Steps), "step"), "about " + plan.About(p.Estimate())}
 	into := map[string]int64{}
 	var order []string
 	for _, s := range p.Steps {
@@ -44,7 +44,7 @@ func PlanLines(p *plan.Plan) []string {
 	lines := []string{PlanSize(p)}
 	for i, s := range p.Steps {
 		d := s.Action.Describe()
-		lines = append(lines, "", fmt.Sprintf("%d %s  %s  (about %s)", i+1, s.ID, d.Title, look.About(d.Estimate.Round(time.Second))))
+		lines = append(lines, "", fmt.Sprintf("%d %s  %s  (about %s)", i+1, s.ID, d.Title, plan.About(d.Estimate.Round(time.Second))))
 		for _, t := range d.Text {
 			lines = append(lines, "    "+look.Line(t))
 		}

@@ -47,6 +47,9 @@ func (s *session) image(q choice.Question) (bool, error) {
 			k.When = ""
 		}
 		k.Pick = n - 1
+		if terms := pages.Licences(k.Offers[n-1].Examined); terms != "" {
+			s.say("Licence: " + terms + ".")
+		}
 		return false, nil
 	}
 }

@@ -142,24 +142,3 @@ func Clock(d time.Duration) string {
 	}
 	return fmt.Sprintf("%02d:%02d", s/60, s%60)
 }
-
-// About is a span in round words ("about 4 min", "10 s").
-func About(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "under 1 s"
-	case d < 90*time.Second:
-		return fmt.Sprintf("%d s", max(1, int(d.Round(time.Second).Seconds())))
-	case d < 90*time.Minute:
-		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
-	}
-	return fmt.Sprintf("%.1f h", d.Hours())
-}
-
-// Count says "1 step", "3 steps".
-func Count(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}

@@ -91,7 +91,7 @@ func (f *Failure) ways() []way {
 	}
 	return append(list,
 		way{'m', "go to the devices", f.more},
-		way{'l', "show the log (" + look.Count(len(f.sum.Log), "line") + ")", f.log},
+		way{'l', "show the log (" + plan.Count(len(f.sum.Log), "line") + ")", f.log},
 		way{'s', "save a support bundle", f.bundle},
 		way{'!', "a shell; exit comes back to this page", nil},
 		way{'q', fmt.Sprintf("quit and leave it like this (exit code %d)", f.exit()), f.quit})
@@ -207,7 +207,7 @@ func (f *Failure) Text(w int) []string {
 		s := f.sum.Steps[i]
 		head += fmt.Sprintf("  step %d %s", i+1, s.ID)
 		if !s.Began.IsZero() && f.sum.Cause.Time.After(s.Began) {
-			head += ", after " + look.About(f.sum.Cause.Time.Sub(s.Began))
+			head += ", after " + plan.About(f.sum.Cause.Time.Sub(s.Began))
 		}
 		lines = append(lines, indent(2, look.Wrap(f.sum.Cause.Message, w-2))...)
 		if e, ok := finding.Explain(finding.Code(f.sum.Cause.Code)); ok && e.Cure != "" {

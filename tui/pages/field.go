@@ -8,6 +8,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"fitout/tui/look"
+	"fitout/workflow/plan"
 )
 
 // Text is a one-line text field.
@@ -56,7 +57,7 @@ func (t *Text) insert(k tea.KeyMsg) {
 			continue
 		}
 		if len(t.Value) >= limit {
-			t.Note = "too long: only the first " + look.Count(limit, "character") + " were taken"
+			t.Note = "too long: only the first " + plan.Count(limit, "character") + " were taken"
 			return
 		}
 		t.Value = append(t.Value, r)

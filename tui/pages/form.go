@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/huh"
 
 	"fitout/tui/look"
+	"fitout/workflow/plan"
 )
 
 // Form is a few fields of huh one below the other, embedded in a page. The page
@@ -134,7 +135,7 @@ func (f *Form) clean(k tea.KeyMsg) tea.KeyMsg {
 		have, _ := f.fields[f.at].GetValue().(string)
 		if room := max(limit-len([]rune(have)), 0); len(kept) > room {
 			kept = kept[:room]
-			f.Note = "too long: only the first " + look.Count(limit, "character") + " were taken"
+			f.Note = "too long: only the first " + plan.Count(limit, "character") + " were taken"
 		}
 	} else if k.Paste {
 		kept = nil

@@ -12,6 +12,7 @@ import (
 	"fitout/tui/look"
 	"fitout/workflow"
 	"fitout/workflow/finding"
+	"fitout/workflow/plan"
 )
 
 // Hardware lists the kinds of devices with the driver each has and its state.
@@ -240,7 +241,7 @@ func (h *Hardware) facts(w int) []string {
 	}
 	drivers := "every device has a driver"
 	if without > 0 {
-		drivers = look.Count(without, "kind") + " without a driver"
+		drivers = plan.Count(without, "kind") + " without a driver"
 	}
 	return append(lines, look.Cut(fmt.Sprintf("%s   %s   %s", secureBoot(s.SecureBoot), drivers, h.Theme.Text(s.Host.Title)), w))
 }
@@ -280,7 +281,7 @@ func (h *Hardware) line(t *look.Table, i int) string {
 }
 
 func (h *Hardware) summary(n int) string {
-	return fmt.Sprintf("%d/%d   %d selected   %s in all", h.list.Cur+1, n, len(h.Choices.Selected()), look.Count(len(h.Choices.Survey.Devices), "device"))
+	return fmt.Sprintf("%d/%d   %d selected   %s in all", h.list.Cur+1, n, len(h.Choices.Selected()), plan.Count(len(h.Choices.Survey.Devices), "device"))
 }
 
 // nothing is the page of a node on which nothing is to be done.

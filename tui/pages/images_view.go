@@ -157,7 +157,7 @@ func (p *Images) detail(w int) []string {
 			break
 		}
 	}
-	lines = append(lines, labelled(w, 11, "digest", digest, "layout", layout, "offered", o.Why, "licence", licences(o.Examined))...)
+	lines = append(lines, labelled(w, 11, "digest", digest, "layout", layout, "offered", o.Why, "licence", Licences(o.Examined))...)
 	for _, j := range o.Examined.Judgements {
 		if len(j.Findings) > 0 {
 			lines = append(lines, labelled(w, 11, look.Cut(string(j.Findings[0].Severity), 10), j.Findings[0].Message+" ("+tail(j.Release, 14)+")")...)
@@ -169,8 +169,8 @@ func (p *Images) detail(w int) []string {
 	return lines
 }
 
-// licences says which texts go with an image and whether they were accepted.
-func licences(e *workflow.Examined) string {
+// Licences says which texts go with an image and whether they were accepted.
+func Licences(e *workflow.Examined) string {
 	var words []string
 	for _, l := range e.Licences {
 		state := "not accepted yet"

@@ -6,6 +6,7 @@ import (
 
 	"fitout/tui/look"
 	"fitout/workflow/journal"
+	"fitout/workflow/plan"
 )
 
 // Line is a journal event as one plain line, "" for events that are not told.
@@ -16,7 +17,7 @@ func Line(e journal.Event) string {
 	switch e.Event {
 	case journal.Start:
 		if e.Mode == journal.ModeRun || e.Mode == "" {
-			return at + "run " + e.Run + " begins, " + look.Count(len(e.Steps), "step")
+			return at + "run " + e.Run + " begins, " + plan.Count(len(e.Steps), "step")
 		}
 		return at + "run " + e.Run + ": " + string(e.Mode)
 	case journal.StepEv:

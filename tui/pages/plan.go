@@ -319,7 +319,7 @@ func (p *Plan) saveLine(w int) look.Block {
 func (p *Plan) exactly(w int) []string {
 	at := min(p.shown, len(p.plan.Steps)-1)
 	d := p.describe(at)
-	lines := []string{fmt.Sprintf("Step %d does exactly  (about %s)", at+1, look.About(d.Estimate))}
+	lines := []string{fmt.Sprintf("Step %d does exactly  (about %s)", at+1, plan.About(d.Estimate))}
 	for _, t := range d.Text {
 		lines = append(lines, look.Cut("  "+look.Line(t), w))
 	}

@@ -92,7 +92,7 @@ func (r *Result) Text(w int) []string {
 			good++
 		}
 	}
-	what := fmt.Sprintf("%d of %s as wanted", good, look.Count(len(r.sum.Devices), "device"))
+	what := fmt.Sprintf("%d of %s as wanted", good, plan.Count(len(r.sum.Devices), "device"))
 	switch {
 	case r.sum.Outcome == journal.OutcomeRolledBack:
 		what = "the run was undone"
@@ -109,7 +109,9 @@ func (r *Result) Text(w int) []string {
 	if r.sum.Failed >= 0 && r.sum.Outcome == journal.OutcomeDone {
 		lines = append(append(lines, paragraph(w, 8, "WARNING", r.sum.Message)...), "")
 	}
-	lines = append(lines, labelled(w, 15, r.after()...)...)
+	for pair := range slices.Chunk(r.after(), 2) {
+		lines = append(lines, paragraph(w, 15, pair[0], pair[1])...)
+	}
 	lines = append(lines, "")
 	if r.Saved != "" {
 		lines = append(lines, "Same on other nodes, without questions:", look.Cut("  fitout apply --answers-file "+r.Saved, w))
@@ -161,7 +163,7 @@ func (r *Result) after() []string {
 			reboot = "yes, to load what was kept"
 		}
 	}
-	return []string{"Loaded now", strings.Join(now, "; "), "After reboot", strings.Join(boot, "; "), "After upgrade", strings.Join(upgrade, "; "), "Reboot needed", reboot}
+	return []string{"Loaded now", strings.Join(now, "; "), "Reboot needed", reboot, "After reboot", strings.Join(boot, "; "), "After upgrade", strings.Join(upgrade, "; ")}
 }
 
 // gate says what an upgrade does when the new kernel has no build of a driver

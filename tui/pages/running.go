@@ -303,7 +303,7 @@ func (r *Running) bars(w int) []string {
 	}
 	all := fmt.Sprintf("All        [%s] %d of %d", r.Theme.Bar(bar, int64(done), int64(len(r.sum.Steps))), done, len(r.sum.Steps))
 	if r.pace.left > 0 {
-		all += "  about " + look.About(r.pace.left) + " left"
+		all += "  about " + plan.About(r.pace.left) + " left"
 	}
 	return append(lines, look.Cut(all, w))
 }

@@ -104,7 +104,7 @@ func (p *Plan) Text(n *hostops.Node) []string {
 	if len(p.Steps) == 0 {
 		return append([]string{"Nothing to do."}, prefixed("not done: ", p.Skipped)...)
 	}
-	head := fmt.Sprintf("%s, about %s", count(len(p.Steps), "step"), roughly(p.Estimate()))
+	head := fmt.Sprintf("%s, about %s", Count(len(p.Steps), "step"), About(p.Estimate()))
 	if p.Kernel != "" {
 		head += ", for kernel " + p.Kernel
 	}
@@ -163,22 +163,26 @@ func prefixed(prefix string, lines []string) []string {
 	return out
 }
 
-func count(n int, what string) string {
+// Count says "1 step", "3 steps".
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// roughly is a duration as a person says it.
-func roughly(d time.Duration) string {
+// About is a duration as a person says it after "about": "a second", "12 s",
+// "4 min", "1.5 h".
+func About(d time.Duration) string {
 	switch {
-	case d < time.Second:
+	case d < 1500*time.Millisecond:
 		return "a second"
 	case d < 90*time.Second:
 		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
+	case d < 90*time.Minute:
+		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
 	}
-	return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
+	return fmt.Sprintf("%.1f h", d.Hours())
 }
 
 // Size is a number of bytes for people, three digits at most: "412 MB".
