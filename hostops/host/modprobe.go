@@ -24,7 +24,8 @@ type modinfo struct {
 // before the kernel's, so udev's coldplug asks for the driver by itself.
 func confText(l Layout, d Driver, m modinfo) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Made by fitout for driver %s %s. `fitout remove %s` takes it away.\n", d.Name, d.Version, d.Name)
+	version := strings.Join(strings.Fields(d.Version), " ") // as the module says it: it must not begin a line
+	fmt.Fprintf(&b, "# Made by fitout for driver %s %s. `fitout remove %s` takes it away.\n", d.Name, version, d.Name)
 	if d.AllowUnsupported {
 		b.WriteString("allow_unsupported_modules 1\n") // the last such line counts
 	}

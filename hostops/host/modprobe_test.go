@@ -38,7 +38,8 @@ func TestModprobeFileOfADriver(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text, "softdep "))
 	require.NotContains(t, text, "blacklist")
 	require.NotContains(t, text, "allow_unsupported_modules")
-	d.AllowUnsupported = true
+	d.AllowUnsupported, d.Version = true, "1.0\ninstall e100 /bin/false"
+	require.NotContains(t, confText(l, d, m), "\ninstall e100 /bin/false")
 	require.Contains(t, confText(l, d, m), "\nallow_unsupported_modules 1\n")
 	for _, line := range strings.Split(text, "\n") {
 		require.False(t, strings.HasSuffix(line, `\`), "kmod would join the next line")

@@ -97,7 +97,7 @@ func (p Package) bytes() ([]byte, error) {
 }
 
 // shellWord: a release becomes part of a script.
-var shellWord = regexp.MustCompile(`^[A-Za-z0-9._+~-]+$`)
+var shellWord = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]*$`)
 
 // Writer writes a repository's files, by names relative to its directory.
 type Writer struct {

@@ -75,7 +75,7 @@ func TestOtherContentIsAnotherPackage(t *testing.T) {
 
 func TestKernelThatWouldBeAScriptIsRefused(t *testing.T) {
 	w := NewWriter(func(string, []byte) error { return nil })
-	for _, kernel := range []string{"", "6.1; rm -r /", "$(id)", "a b"} {
+	for _, kernel := range []string{"", "6.1; rm -r /", "$(id)", "a b", "-h"} {
 		require.ErrorContains(t, w.Add(driver(kernel, "x")), "no kernel release", "%q", kernel)
 	}
 }
