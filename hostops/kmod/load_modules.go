@@ -252,7 +252,7 @@ func (a *LoadModules) Undo(ctx context.Context, n *hostops.Node, out hostops.Sin
 			out.Line(fmt.Sprintf("%s is left: it is not the build that was loaded here", m.Name))
 			continue
 		}
-		err = unload(ctx, n, m.Name)
+		err = unload(ctx, n, m.Name, a.limit())
 		if isStuck(err) {
 			return err
 		}

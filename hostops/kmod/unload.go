@@ -30,14 +30,15 @@ func (e *InUse) Error() string {
 const unloadLimit = 10 * time.Second
 
 // unload takes a module out and looks afterwards: only its absence from
-// /proc/modules counts (the call has been seen to return 0 without effect).
-func unload(ctx context.Context, n *hostops.Node, name string) error {
-	limit := unloadLimit
+// /proc/modules counts (the call has been seen to return 0 without effect). limit
+// is how long the call may take.
+func unload(ctx context.Context, n *hostops.Node, name string, limit time.Duration) error {
+	patience := unloadLimit
 	if n.Simulated() {
-		limit = 0
+		patience = 0
 	}
-	for end := time.Now().Add(limit); ; {
-		callErr := away(loadLimit, "its exit code", func() error { return n.Kernel.UnloadModule(name) })
+	for end := time.Now().Add(patience); ; {
+		callErr := away(limit, "its exit code", func() error { return n.Kernel.UnloadModule(name) })
 		if isStuck(callErr) {
 			return fmt.Errorf("unloading %s: %w", name, callErr)
 		}

@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type UnloadModules struct {
 	// Trees are node paths beside the kernel's own tree that modules may have
 	// been loaded from ("/run/fitout/tree"): Undo looks there for the very build.
 	Trees []string
+	// Limit is how long one module's exit code may take, 0: 2 minutes.
+	Limit time.Duration
 	// Removed is what Prepare found loaded, in the order of unloading.
 	Removed  []RemovedModule
 	Prepared bool
@@ -61,7 +64,8 @@ func (a *UnloadModules) Describe() hostops.Description {
 	}
 	d := hostops.Description{
 		Title: "unload " + strings.Join(names, ", "), Estimate: 2 * time.Second,
-		Limit: time.Duration(max(1, len(names)))*unloadLimit + loadLimit + time.Minute,
+		// Undoing loads each again and binds its devices.
+		Limit: time.Duration(max(1, len(names)))*(unloadLimit+2*a.limit()) + time.Minute,
 	}
 	for _, name := range names {
 		d.Text = append(d.Text, fmt.Sprintf("delete_module(%q, O_NONBLOCK)", name))
@@ -71,6 +75,8 @@ func (a *UnloadModules) Describe() hostops.Description {
 	}
 	return d
 }
+
+func (a *UnloadModules) limit() time.Duration { return cmp.Or(a.Limit, loadLimit) }
 
 // Prepare implements hostops.Action.
 func (a *UnloadModules) Prepare(_ context.Context, n *hostops.Node) error {
@@ -193,7 +199,7 @@ func (a *UnloadModules) Do(ctx context.Context, n *hostops.Node, out hostops.Sin
 		if m == nil {
 			continue
 		}
-		if err := unload(ctx, n, r.Name); err != nil {
+		if err := unload(ctx, n, r.Name, a.limit()); err != nil {
 			return err
 		}
 		out.Line(r.Name + " is unloaded")
@@ -229,7 +235,7 @@ func (a *UnloadModules) Undo(ctx context.Context, n *hostops.Node, out hostops.S
 	}
 	for _, r := range a.Removed {
 		for _, b := range r.Devices {
-			err := rebind(ctx, n, loadLimit, b)
+			err := rebind(ctx, n, a.limit(), b)
 			if isStuck(err) {
 				return err
 			}

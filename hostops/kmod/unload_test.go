@@ -3,6 +3,7 @@ package kmod_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -100,6 +101,27 @@ func TestUnloadThatReturnsZeroWithoutEffect(t *testing.T) {
 	n.Kernel = lyingKernel{n.Kernel, 0}
 	_, err := run(t, n, &kmod.UnloadModules{Names: []string{"e100"}})
 	require.ErrorContains(t, err, "unloading e100: the kernel said yes, and it is still there (state Live, 0 references, used by [])")
+}
+
+// clingingKernel keeps the call that unloads until the test ends.
+type clingingKernel struct {
+	hostops.Kernel
+	release chan struct{}
+}
+
+func (k clingingKernel) UnloadModule(string) error { <-k.release; return nil }
+
+func TestUnloadThatNeverReturnsIsNamed(t *testing.T) {
+	n := newNode(t)
+	loadFixture(t, n)
+	k := clingingKernel{n.Kernel, make(chan struct{})}
+	defer close(k.release)
+	n.Kernel = k
+	_, err := run(t, n, &kmod.UnloadModules{Names: []string{"e100"}, Limit: 50 * time.Millisecond})
+	var left interface{ Hung() bool }
+	require.ErrorAs(t, err, &left)
+	require.True(t, left.Hung())
+	require.ErrorContains(t, err, "unloading e100: its exit code has not come back after 50ms")
 }
 
 func TestUnloadNotPermittedSaysWhy(t *testing.T) {
