@@ -209,7 +209,7 @@ func TestPriceOfALayeredPackageIsSaidAndItIsNeverTheDefault(t *testing.T) {
 func TestWhereNothingCanBeLayeredTheReasonIsNamed(t *testing.T) {
 	for want, files := range map[string]hosts.Files{
 		"osImageURL":        {"/etc/os-release": "ID=rhcos\n"},
-		"LockLayering=true": {"/etc/rpm-ostreed.conf": "[Daemon]\nLockLayering=true\n"},
+		"LockLayering=true": {"/etc/rpm-ostreed.conf": "[Daemon]\nLockLayering = true\n"},
 		"composefs":         {"/run/composefs/staged-deployment": ""},
 	} {
 		n := node(t, hosts.OSTree(false), files)

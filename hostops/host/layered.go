@@ -38,10 +38,22 @@ func whyNoLayers(c *clue) string {
 		return "the machine-config operator owns the image: build one with the driver and name it as osImageURL"
 	case c.n.Exists("/run/composefs/staged-deployment"), c.n.Exists("/boot/bootc_composefs"):
 		return "with bootc's composefs backend rpm-ostree layers nothing: build an image with the driver"
-	case slices.Contains(strings.Fields(conf), "LockLayering=true"):
+	case locksLayering(conf):
 		return "LockLayering=true in /etc/rpm-ostreed.conf forbids it"
 	}
 	return ""
+}
+
+// locksLayering reads rpm-ostreed.conf, a key file of GLib's: blanks around "=" do
+// not count, and 1 is true.
+func locksLayering(conf string) bool {
+	for line := range strings.Lines(conf) {
+		key, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(key) == "LockLayering" && slices.Contains([]string{"true", "1"}, strings.TrimSpace(value)) {
+			return true
+		}
+	}
+	return false
 }
 
 // layered says that a driver has a repository here.
