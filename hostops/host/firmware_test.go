@@ -68,10 +68,8 @@ func TestUndoneFirmwareIsNoLongerLookedForEvenAfterABoot(t *testing.T) {
 func TestFirmwareOfTwoDriversUnderOneNameIsRefused(t *testing.T) {
 	n := node(t, hosts.Debian())
 	f := family(t, n)
-	actions, err := f.Persist(e100(t, n, kernelA), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
-	err = firmware(t, n, "other", "e100/d101m_ucode.bin", "other content").Prepare(context.Background(), n)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA)))
+	err := firmware(t, n, "other", "e100/d101m_ucode.bin", "other content").Prepare(context.Background(), n)
 	require.ErrorContains(t, err, "driver intel-e100 keeps a file of that name")
 	require.NoError(t, firmware(t, n, "other", "e100/d101m_ucode.bin", "ucode").Prepare(context.Background(), n), "the same content is shared")
 }
@@ -82,17 +80,13 @@ func TestRemovalKeepsFirmwareThatAnotherDriverShares(t *testing.T) {
 	for _, name := range []string{"intel-e100", "twin"} {
 		d := e100(t, n, kernelA)
 		d.Name = name
-		actions, err := f.Persist(d, "auto")
-		require.NoError(t, err)
-		apply(t, n, actions)
+		apply(t, n, mustPersist(t, f, d))
 	}
 	actions, err := f.Remove("intel-e100", false)
 	require.NoError(t, err)
 	apply(t, n, actions)
 	require.True(t, n.Exists("/var/lib/fitout/firmware/e100/d101m_ucode.bin"))
-	actions, err = f.Remove("twin", true)
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, remove(t, f, "twin"))
 	require.False(t, n.Exists("/var/lib/fitout/firmware"))
 }
 
@@ -124,9 +118,7 @@ func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {
 		kmod.FirmwareParam: "/opt/fw", "/opt/fw/site/a.bin": "theirs", "/opt/fw/e100/d101m_ucode.bin": "theirs",
 	})
 	f := family(t, n)
-	actions, err := f.Persist(e100(t, n, kernelA), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA)))
 	link, err := n.Readlink("/var/lib/fitout/firmware/site/a.bin")
 	require.NoError(t, err)
 	require.Equal(t, "/opt/fw/site/a.bin", link)
@@ -135,9 +127,7 @@ func TestForeignFirmwarePathIsJoinedAndComesBack(t *testing.T) {
 	require.Equal(t, "theirs", theirs)
 
 	require.NoError(t, setFirmwarePath(n, ordinaryState))
-	actions, err = f.Remove("intel-e100", true)
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, remove(t, f, "intel-e100"))
 	require.Equal(t, "/opt/fw", firmwarePath(t, n))
 	require.False(t, n.Exists("/var/lib/fitout/firmware"))
 	require.True(t, n.Exists("/opt/fw/site/a.bin"))
@@ -165,9 +155,7 @@ func TestPackedFirmwareIsUnpackedUnderTheNameTheKernelAsksFor(t *testing.T) {
 	require.NoError(t, n.WriteFile(b.FirmwareDir+"/qcom/blob.bin", packed.Bytes(), 0o644))
 	b.Firmware = append(b.Firmware, "qcom/adsp.mbn.xz", "qcom/blob.bin")
 	d.Builds[kernelA] = b
-	actions, err := f.Persist(d, "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, d))
 	got, err := n.ReadString("/var/lib/fitout/firmware/qcom/adsp.mbn")
 	require.NoError(t, err)
 	require.Equal(t, "adsp", got)

@@ -161,3 +161,17 @@ func stateOf(t testing.TB, n *hostops.Node, f Family) string {
 	require.NoError(t, n.WriteFile(f.Layout().State+"/runs/1", nil, 0o644))
 	return f.Layout().State
 }
+
+func mustPersist(t *testing.T, f Family, d Driver) []hostops.Action {
+	t.Helper()
+	actions, err := f.Persist(d, "auto")
+	require.NoError(t, err)
+	return actions
+}
+
+func remove(t *testing.T, f Family, name string) []hostops.Action {
+	t.Helper()
+	actions, err := f.Remove(name, true)
+	require.NoError(t, err)
+	return actions
+}

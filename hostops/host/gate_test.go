@@ -23,9 +23,7 @@ func gated(t *testing.T, files map[string]string) (*hostops.Node, Family, string
 	n := node(t, files)
 	f := family(t, n)
 	d := e100(t, n, kernelA)
-	actions, err := f.Persist(d, "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, d))
 	return n, f, f.Layout().State, d
 }
 
@@ -60,9 +58,7 @@ func TestRefusalIsToldWherePeopleLookAndClearsItself(t *testing.T) {
 	// cleaned up by hand.
 	d2 := e100(t, n, kernelA, kernelB)
 	d2.Devices = d.Devices
-	actions, err := f.Persist(d2, "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, d2))
 	require.True(t, ask(n, state, kernelB, GateOptions{}).Allow)
 	require.Empty(t, ReadBlocked(n, state))
 	require.False(t, n.Exists(motdPath))
@@ -131,9 +127,7 @@ func TestDamagedRecordIsNotNothingKept(t *testing.T) {
 
 func TestDamagedRecordIsReadFromItsPreviousCopy(t *testing.T) {
 	n, f, state, _ := gated(t, hosts.Debian())
-	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA, kernelB)))
 	require.NoError(t, n.WriteFile(keptPath(state, "intel-e100"), []byte("{"), 0o644))
 	kept, err := ReadKept(n, state)
 	require.NoError(t, err)
@@ -145,9 +139,7 @@ func TestMissingDriverGoesOnLoudlyWhenTheAnswersSaySo(t *testing.T) {
 	f := family(t, n)
 	d := e100(t, n, kernelA)
 	d.OnMissing = "continue"
-	actions, err := f.Persist(d, "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, d))
 	r := ask(n, f.Layout().State, kernelB, GateOptions{})
 	require.True(t, r.Allow)
 	require.NotEmpty(t, r.Loud)
@@ -185,9 +177,7 @@ func TestGateCuresFromWhatTheStoreHolds(t *testing.T) {
 	require.Equal(t, before, fingerprint(t, n))
 
 	// What the gate added is removed with the driver.
-	actions, err := f.Remove("intel-e100", true)
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, remove(t, f, "intel-e100"))
 	require.False(t, n.Exists(f.Layout().releaseDir(kernelB)))
 }
 
@@ -289,9 +279,7 @@ func TestStagedDeploymentWithoutItsDriverIsNotFinalised(t *testing.T) {
 func TestStagedDeploymentWithABuildIsFinalised(t *testing.T) {
 	n := node(t, hosts.OSTree(true))
 	f := family(t, n)
-	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA, kernelB)))
 	require.NoError(t, HookOstreeFinalize(context.Background(), n, f.Layout().State, GateOptions{}))
 	link, err := n.Readlink(f.Layout().releaseDir(kernelB) + "/kernel")
 	require.NoError(t, err)

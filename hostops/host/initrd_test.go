@@ -100,9 +100,7 @@ func TestBootTakesOverFromTheInTreeDriverWhereNothingRestsOnIt(t *testing.T) {
 			f := family(t, n)
 			d := e100(t, n, kernelA)
 			d.Replaces = []string{"eepro100"}
-			actions, err := f.Persist(d, "auto")
-			require.NoError(t, err)
-			apply(t, n, actions)
+			apply(t, n, mustPersist(t, f, d))
 			r, _ := HookBoot(context.Background(), n, f.Layout())
 			require.Equal(t, c.state, r.Drivers[0].State, r.Drivers[0].Detail)
 			require.Contains(t, r.Drivers[0].Detail, c.says)

@@ -157,9 +157,7 @@ func TestDriverOfTheInTreeNameFallsBackToTheInTreeOne(t *testing.T) {
 func TestRealModprobeTakesTheDriverFromTheTree(t *testing.T) {
 	n := node(t, hosts.Debian())
 	f := family(t, n)
-	actions, err := f.Persist(e100(t, n, kernelA), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA)))
 	// The machine's own modprobe reads the file and says what it would run.
 	out, err := exec.Command("/usr/sbin/modprobe", "-n", "-v", "-S", kernelA, "-C", n.Root+"/etc/modprobe.d", "-d", n.Root+f.Layout().State+"/tree", "pci:v00008086d00001229sv00000000sd00000000bc02sc00i00").CombinedOutput()
 	require.NoError(t, err, string(out))

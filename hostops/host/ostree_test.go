@@ -139,13 +139,6 @@ func TestAnAgentThatRebootsAtOnceDoesNotLoop(t *testing.T) {
 	require.Empty(t, ReadBlocked(n, state))
 }
 
-func mustPersist(t *testing.T, f Family, d Driver) []hostops.Action {
-	t.Helper()
-	actions, err := f.Persist(d, "auto")
-	require.NoError(t, err)
-	return actions
-}
-
 // The look at what is staged takes its time; the administrator does not wait for it.
 func TestAnOverrideGivenDuringTheLookIsLeftForTheFinalisation(t *testing.T) {
 	n, f, state, _ := booted(t, hosts.OSTree(true))
@@ -199,13 +192,6 @@ func TestRebootOfAnAgentThatAsksNobodyIsTakenOver(t *testing.T) {
 
 	apply(t, n, remove(t, f, "intel-e100"))
 	require.False(t, n.Exists(dropIn))
-}
-
-func remove(t *testing.T, f Family, name string) []hostops.Action {
-	t.Helper()
-	actions, err := f.Remove(name, true)
-	require.NoError(t, err)
-	return actions
 }
 
 func TestAnAgentThatDoesNotRebootIsLeftAlone(t *testing.T) {

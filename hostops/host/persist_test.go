@@ -33,9 +33,7 @@ func TestRemoveOfTheLastDriverLeavesNoTrace(t *testing.T) {
 			before := fingerprint(t, n)
 
 			for _, d := range []Driver{d, other} {
-				actions, err := f.Persist(d, "auto")
-				require.NoError(t, err)
-				apply(t, n, actions)
+				apply(t, n, mustPersist(t, f, d))
 				again, err := f.Persist(d, "auto")
 				require.NoError(t, err)
 				require.Empty(t, apply(t, n, again), "a second time nothing is to be done")
@@ -49,9 +47,7 @@ func TestRemoveOfTheLastDriverLeavesNoTrace(t *testing.T) {
 			require.Error(t, Covered(n, state, d, kernelA))
 			require.False(t, n.Exists(f.Layout().releaseDir(kernelB)), "no driver is left for that kernel")
 
-			actions, err = f.Remove("other", true)
-			require.NoError(t, err)
-			apply(t, n, actions)
+			apply(t, n, remove(t, f, "other"))
 			require.Equal(t, before, fingerprint(t, n))
 		})
 	}
@@ -126,9 +122,7 @@ func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
 	f := family(t, n)
 	stateOf(t, n, f)
 	d := dummy(t, n, "dummy", kernelA)
-	actions, err := f.Persist(d, "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, d))
 	before := fingerprint(t, n)
 
 	other, err := os.ReadFile(filepath.Join(testModules, kernelB, "dummy.ko"))
@@ -138,9 +132,7 @@ func TestUndoOfAnUpdateBringsTheEarlierVersionBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, n.WriteFile("/run/store2/"+kernelA+"/dummy.ko", other, 0o644))
 	d.Version = "2"
-	actions, err = f.Persist(d, "auto")
-	require.NoError(t, err)
-	done := apply(t, n, actions)
+	done := apply(t, n, mustPersist(t, f, d))
 	require.NotEqual(t, before, fingerprint(t, n))
 	undo(t, n, done)
 	require.Equal(t, before, fingerprint(t, n))
@@ -207,13 +199,11 @@ func TestFileChangedSinceIsLeftAndReported(t *testing.T) {
 	n := node(t, hosts.Debian())
 	f := family(t, n)
 	stateOf(t, n, f)
-	actions, err := f.Persist(e100(t, n, kernelA), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA)))
 	conf := "/etc/modprobe.d/fitout-intel-e100.conf"
 	require.NoError(t, n.WriteFile(conf, []byte("# mine now\n"), 0o644))
 
-	actions, err = f.Remove("intel-e100", true)
+	actions, err := f.Remove("intel-e100", true)
 	require.NoError(t, err)
 	out := &lines{}
 	require.NoError(t, actions[0].Prepare(context.Background(), n))
@@ -323,12 +313,8 @@ func (silent) Look(string) bool { return true }
 func TestRemoveTakesBuildsOfAnEarlierImageToo(t *testing.T) {
 	n, f, state, _ := gated(t, hosts.Debian())
 	for _, kernel := range []string{kernelB, kernelA} { // a later image has no build for kernelB
-		actions, err := f.Persist(e100(t, n, kernel), "auto")
-		require.NoError(t, err)
-		apply(t, n, actions)
+		apply(t, n, mustPersist(t, f, e100(t, n, kernel)))
 	}
-	actions, err := f.Remove("intel-e100", true)
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, remove(t, f, "intel-e100"))
 	require.False(t, n.Exists(treeDir(state)))
 }

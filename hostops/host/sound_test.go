@@ -43,9 +43,7 @@ func TestHookWithoutAnyRecordIsLostState(t *testing.T) {
 
 func TestBootLoadsWhatCanBeReadBesideADamagedRecord(t *testing.T) {
 	n, f, state, _ := gated(t, hosts.Debian())
-	actions, err := f.Persist(dummy(t, n, "other", kernelA), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, dummy(t, n, "other", kernelA)))
 	require.NoError(t, n.WriteFile(keptPath(state, "intel-e100"), nil, 0o644))
 	r, err := HookBoot(context.Background(), n, f.Layout())
 	require.ErrorContains(t, err, "intel-e100 is damaged")
@@ -65,8 +63,6 @@ func TestMessageOfTheDayGoesWhenTheDriverIsInUseAgain(t *testing.T) {
 	for _, m := range []string{"mii", "e100"} {
 		require.NoError(t, n.WriteFile("/sys/module/"+m+"/initstate", []byte("live\n"), 0o644))
 	}
-	actions, err := f.Persist(e100(t, n, kernelA, kernelB), "auto")
-	require.NoError(t, err)
-	apply(t, n, actions)
+	apply(t, n, mustPersist(t, f, e100(t, n, kernelA, kernelB)))
 	require.False(t, n.Exists(motdPath), "persisting looked again")
 }
