@@ -9,6 +9,7 @@ import (
 
 	"fitout/catalog/module"
 	"fitout/hostops"
+	"fitout/hostops/kmod"
 )
 
 // program is what hooks call.
@@ -252,6 +253,10 @@ func (h *Host) readBuilds(d Driver) (modinfo, error) {
 	}
 	for name := range loaded {
 		add(name, d.Aliases[loaded[name]], d.SoftPre[loaded[name]], d.SoftPost[loaded[name]])
+	}
+	pre, post := kmod.ConfiguredSoftdeps(kmod.ModprobeConfig(h.n))
+	for name := range loaded {
+		add(name, nil, pre[name], post[name])
 	}
 	for _, rel := range releases(d) {
 		for _, file := range d.Builds[rel].Modules {

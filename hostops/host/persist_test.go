@@ -195,6 +195,19 @@ func TestUndoOfRemoveBringsTheDriverBack(t *testing.T) {
 	}
 }
 
+// modprobe takes one softdep line of a module and no other: that of the driver has
+// what the host's own says too.
+func TestSoftdepsOfTheHostAreInTheDriversLine(t *testing.T) {
+	n := node(t, hosts.Debian(), hosts.Files{"/etc/modprobe.d/site.conf": "softdep e100 pre: dummy post: tun\n"})
+	f := family(t, n)
+	for range 2 { // what it wrote itself does not count the second time
+		apply(t, n, mustPersist(t, f, e100(t, n, kernelA)))
+		conf, err := n.ReadString("/etc/modprobe.d/fitout-intel-e100.conf")
+		require.NoError(t, err)
+		require.Contains(t, conf+"\n", "\nsoftdep e100 pre: dummy post: tun\n")
+	}
+}
+
 func TestFileChangedSinceIsLeftAndReported(t *testing.T) {
 	n := node(t, hosts.Debian())
 	f := family(t, n)

@@ -55,3 +55,19 @@ func ModprobeConfig(n *hostops.Node) []ConfigLine {
 	}
 	return lines
 }
+
+// ConfiguredSoftdeps are the soft dependencies that a modprobe configuration
+// names, by module; fitout's own files, which repeat what others say, are left out.
+func ConfiguredSoftdeps(config []ConfigLine) (pre, post map[string][]string) {
+	var text strings.Builder
+	for _, line := range config {
+		if line.Words[0] == "softdep" && !strings.HasPrefix(path.Base(line.File), "fitout-") {
+			text.WriteString(strings.Join(line.Words, " ") + "\n")
+		}
+	}
+	pre, post = map[string][]string{}, map[string][]string{}
+	for name, d := range parseSoftdeps(text.String()) {
+		pre[name], post[name] = d.pre, d.post
+	}
+	return pre, post
+}

@@ -32,6 +32,7 @@ func ReadPolicy(n *hostops.Node) Policy {
 	}
 	config := ModprobeConfig(n)
 	p.ModprobeBlacklisted = modprobeBlacklisted(config, line)
+	p.SoftPre, p.SoftPost = ConfiguredSoftdeps(config)
 	p.AllowUnsupported = allowUnsupported(config, line)
 	p.SELinuxDomain, p.SELinuxDenies = selinuxDomain(n)
 	p.Keys, p.KeysKnown = readKeys(n)

@@ -88,6 +88,11 @@ func TestModprobeConfigIsReadAsModprobeDoes(t *testing.T) {
 		{File: "/etc/modprobe.d/b.conf", Words: []string{"blacklist", "ne2k_pci"}},
 		{File: "/etc/modprobe.d/b.conf", Words: []string{"softdep", "libcrc32c", "pre:", "crc32c-intel"}},
 	}, kmod.ModprobeConfig(n))
+	put(t, n, "/etc/modprobe.d/c.conf", "softdep libcrc32c pre: mii post: dummy\n")
+	put(t, n, "/etc/modprobe.d/fitout-x.conf", "softdep libcrc32c pre: e100\n")
+	p := kmod.ReadPolicy(n)
+	require.Equal(t, []string{"crc32c-intel", "mii"}, p.SoftPre["libcrc32c"])
+	require.Equal(t, []string{"dummy"}, p.SoftPost["libcrc32c"])
 }
 
 // Lines of a Debian 12 machine with Secure Boot.

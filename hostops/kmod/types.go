@@ -100,6 +100,9 @@ type Policy struct {
 	// device, and where that is said.
 	Blacklisted         []string
 	ModprobeBlacklisted map[string]string
+	// SoftPre and SoftPost are the soft dependencies that the host's modprobe.d
+	// adds to a module's own.
+	SoftPre, SoftPost map[string][]string
 }
 
 // Key is a certificate in a kernel keyring.

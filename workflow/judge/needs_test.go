@@ -164,6 +164,12 @@ func TestSeveralSoftdepLinesAllCount(t *testing.T) {
 	require.Contains(t, mustFind(t, j, "softdep").Message, "top asks for nowhere to be loaded before it")
 	require.Equal(t, finding.Note, mustFind(t, j, "softdep").Severity, "a wish is no need")
 	require.Contains(t, checked(t, j, "soft dependencies").Detail, "top wants d after it")
+
+	// Those of the host's modprobe.d come on top.
+	in.Policy = &kmod.Policy{SoftPre: map[string][]string{"top": {"dummy", "a"}}}
+	j = Judge(in)
+	require.Equal(t, []string{"host:dummy", "image:a", "host:mii", "image:top", "image:d"}, order(j))
+	require.Contains(t, checked(t, j, "soft dependencies").Detail, "top (modprobe.d) wants dummy before it")
 }
 
 func TestPlainAndOtherCopiesOfOneModule(t *testing.T) {

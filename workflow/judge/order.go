@@ -113,6 +113,18 @@ func (o *orderer) visit(name, by, symbol string) {
 
 // needs places what a module needs and returns its wishes for afterwards.
 func (o *orderer) needs(name string, mod *image.Module) (post []string) {
+	var set kmod.Policy
+	if p := o.x.policy(); p != nil {
+		set = *p
+	}
+	for _, p := range set.SoftPre[name] {
+		o.wish(p, name+" (modprobe.d)", "before")
+	}
+	return slices.Concat(o.ownNeeds(name, mod), set.SoftPost[name])
+}
+
+// ownNeeds are the needs that the module's file, or the host's tables, name.
+func (o *orderer) ownNeeds(name string, mod *image.Module) (post []string) {
 	if mod == nil {
 		deps := o.x.in.Kernel.Tables.Depends(name)
 		for _, d := range slices.Backward(deps) {
