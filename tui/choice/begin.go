@@ -18,7 +18,7 @@ func (c *Choices) Begin(w workflow.Wizard, a *answers.Answers) {
 	if a.Maintenance != "" {
 		c.Maintenance = a.Maintenance
 	}
-	c.Risks = slices.Clone(a.AcceptRisks)
+	c.Risks, c.Restart = slices.Clone(a.AcceptRisks), a.Limits.Reboot == "if-needed"
 	for _, l := range a.Licences {
 		if l.Accepted {
 			c.Licences = append(c.Licences, l)

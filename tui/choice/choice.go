@@ -263,8 +263,11 @@ func (c *Choices) Answers() *answers.Answers {
 			a.Licences = append(a.Licences, l)
 		}
 	}
-	if c.Restart {
+	switch {
+	case c.Restart:
 		a.Limits.Reboot = "if-needed"
+	case a.Limits.Reboot == "if-needed": // the file allowed it, the person took it out
+		a.Limits.Reboot = "ask"
 	}
 	if c.RegistryAuth != "" {
 		a.Secrets.RegistryAuth = &answers.SecretRef{File: c.RegistryAuth}

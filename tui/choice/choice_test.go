@@ -191,3 +191,15 @@ func TestChangeOfOneChoiceLeavesTheRestOfTheFile(t *testing.T) {
 	c.Kinds[0].Selected = false
 	require.Equal(t, answers.Leave, c.Answers().Devices[0].When, "left alone, and said so: the file wants every device answered")
 }
+
+func TestRestartThatAFileAllowsCanBeTakenOut(t *testing.T) {
+	c, e := start(t, nil)
+	c.Begin(e, &answers.Answers{Limits: answers.Limits{Reboot: "if-needed"}})
+	require.True(t, c.Restart)
+	require.Equal(t, "if-needed", c.Answers().Limits.Reboot)
+	c.Restart = false
+	require.Equal(t, "ask", c.Answers().Limits.Reboot)
+
+	c.Begin(e, &answers.Answers{Limits: answers.Limits{Reboot: "never"}})
+	require.Equal(t, "never", c.Answers().Limits.Reboot)
+}
