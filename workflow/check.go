@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 
-	"fitout/catalog"
 	"fitout/catalog/image"
 	"fitout/hostops/host"
 	"fitout/hostops/kmod"
@@ -209,11 +208,7 @@ func (e *Engine) checkDriver(s *Survey, kernel host.Kernel, r run.Record, digest
 		cd.Findings = append(cd.Findings, f)
 		return cd
 	}
-	d, ok := e.Catalog.Driver(r.Driver.Name)
-	if !ok {
-		d = catalog.Driver{Name: r.Driver.Name}
-	}
-	q := question{offer: Offer{Driver: d}, parameters: r.Driver.Params, accepted: []string{"kabi-match"}}
+	q := question{offer: Offer{Driver: e.entryOf(r)}, parameters: r.Driver.Params, accepted: []string{"kabi-match"}}
 	for _, dev := range s.Devices {
 		if slices.Contains(r.Driver.DeviceIDs, dev.ID()) && dev.PhysFn == "" {
 			q.devices = append(q.devices, dev.Modalias)

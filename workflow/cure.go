@@ -70,7 +70,9 @@ func (e *Engine) entryOf(r run.Record) catalog.Driver {
 	if d, ok := e.Catalog.Driver(r.Driver.Name); ok {
 		return d
 	}
-	return catalog.Driver{Name: r.Driver.Name, Modules: r.Driver.Modules, Source: givenByHand}
+	modules := slices.Clone(r.Driver.Modules) // in load order; an entry names the driver proper first
+	slices.Reverse(modules)
+	return catalog.Driver{Name: r.Driver.Name, Modules: modules, Source: givenByHand}
 }
 
 // cure is the search for one driver's build for one kernel.
