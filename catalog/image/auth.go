@@ -132,7 +132,7 @@ func (e *endpoint) fetchToken(ctx context.Context, params map[string]string, log
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("User-Agent", e.opts.UserAgent)
+	req.Header.Set("User-Agent", "fitout")
 	resp, err := e.client.Do(req)
 	if err != nil {
 		return "", e.nameError(fmt.Errorf("token server %s: %w", realm.Host, err))

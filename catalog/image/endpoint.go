@@ -144,7 +144,7 @@ func (e *endpoint) request(ctx context.Context, method, target string, header ht
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	req.Header.Set("User-Agent", e.opts.UserAgent)
+	req.Header.Set("User-Agent", "fitout")
 	return req, nil
 }
 

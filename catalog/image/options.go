@@ -16,7 +16,8 @@ type Options struct {
 	Arch string
 	// AuthFiles are credential files read before the node's own.
 	AuthFiles []string
-	// CAFiles are certificate files trusted besides the node's own.
+	// CAFiles are certificate files below Root that are trusted besides the node's
+	// own.
 	CAFiles []string
 	// PlainHTTP allows unencrypted HTTP for the named registry.
 	PlainHTTP bool
@@ -34,8 +35,6 @@ type Options struct {
 	// Limits bound what an image may cost; zero fields take their defaults.
 	Limits   Limits
 	Progress Progress
-	// UserAgent is sent to registries ("fitout/1.2").
-	UserAgent string
 	// Getenv looks up a variable (proxy settings, HOME); nil means os.Getenv.
 	Getenv func(string) string
 	// Sleep waits between tries; nil means a timer that ctx ends.
@@ -101,7 +100,6 @@ func (l Limits) withDefaults() Limits {
 func (o Options) withDefaults() Options {
 	o.Arch = or(o.Arch, runtime.GOARCH)
 	o.Root = or(o.Root, "/")
-	o.UserAgent = or(o.UserAgent, "fitout")
 	o.Limits = o.Limits.withDefaults()
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv

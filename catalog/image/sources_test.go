@@ -28,6 +28,7 @@ func TestAuthorityIsReadFromEveryPlaceOfTheNode(t *testing.T) {
 		"system, SUSE":     {"var/lib/ca-certificates/ca-bundle.pem": ca},
 		"RKE2":             {"etc/rancher/rke2/registries.yaml": "configs: {\"" + f.host() + "\": {tls: {ca_file: /etc/own.pem}}}\n", "etc/own.pem": ca},
 		"K3s, any":         {"etc/rancher/k3s/registries.yaml": "configs: {\"" + f.host() + "\": {tls: {insecure_skip_verify: true}}}\n"},
+		"given":            {"srv/own.pem": ca},
 		"SSL_CERT_FILE":    {"srv/bundle.pem": ca},
 		"SSL_CERT_DIR":     {"srv/certs/0a1b2c3d.0": ca},
 		"hosts.toml, list": {"etc/containerd/certs.d/" + f.host() + "/hosts.toml": "[host.\"https://" + f.host() + "\"]\n  ca = [\"none.pem\", \"own.pem\"]\n", "etc/containerd/certs.d/" + f.host() + "/own.pem": ca},
@@ -39,7 +40,7 @@ func TestAuthorityIsReadFromEveryPlaceOfTheNode(t *testing.T) {
 		env := func(k string) string {
 			return map[string]string{"SSL_CERT_FILE": "/srv/bundle.pem", "SSL_CERT_DIR": "/srv/none:/srv/certs"}[k]
 		}
-		img, err := openAt(t, ref, Options{Root: root, Getenv: env})
+		img, err := openAt(t, ref, Options{Root: root, Getenv: env, CAFiles: []string{"/srv/own.pem"}})
 		require.NoError(t, err, name)
 		_, err = img.Fetch(t.Context(), filepath.Join(t.TempDir(), "s"), Want{})
 		require.NoError(t, err, name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -45,10 +46,7 @@ var systemBundles = []string{
 // certificate is told and passed over.
 func loadTrust(opts Options, host string, own hostSettings) *trust {
 	t := systemTrust(opts)
-	for _, f := range opts.CAFiles {
-		t.addCA(opts, f)
-	}
-	for _, f := range own.caFiles {
+	for _, f := range slices.Concat(opts.CAFiles, own.caFiles) {
 		t.addCA(opts, opts.path(f))
 	}
 	if own.certFile != "" && own.keyFile != "" {

@@ -109,8 +109,11 @@ func (f *Fetch) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) error {
 // Options are the image options that hold on this node. The error is about its
 // settings file.
 func Options(n *hostops.Node, authFiles []string, plainHTTP bool) (image.Options, error) {
-	l, err := limits(n)
-	o := image.Options{Arch: goArch(n.Kernel.Machine()), Root: n.Root, PlainHTTP: plainHTTP, Limits: l}
+	s, err := ReadSettings(n)
+	o := image.Options{Arch: goArch(n.Kernel.Machine()), Root: n.Root, PlainHTTP: plainHTTP}
+	if err == nil {
+		o.Limits, o.CAFiles = s.Images.Limits.bounds(), s.Images.Authorities
+	}
 	for _, f := range authFiles {
 		o.AuthFiles = append(o.AuthFiles, n.Path(f))
 	}

@@ -75,6 +75,9 @@ const keepRuns = 50
 
 type imageSettings struct {
 	Limits imageLimits `yaml:"limits,omitempty"`
+	// Authorities are certificate files that registries are believed by, besides
+	// the node's own.
+	Authorities []string `yaml:"authorities,omitempty"`
 }
 
 // imageLimits are those of [image.Limits], under the names that errors use.
@@ -113,6 +116,11 @@ func (s *Settings) Check(r *strict.Report) {
 			r.Bad([]any{"images", "limits", name}, "images.limits.%s must be a number above 0", name)
 		}
 	}
+	for i, file := range s.Images.Authorities {
+		if !path.IsAbs(file) {
+			r.Bad([]any{"images", "authorities", i}, "images.authorities are files by their absolute path, not %q", file)
+		}
+	}
 	for name, text := range map[string]string{"wait": l.Wait, "stall": l.Stall} {
 		if d, err := time.ParseDuration(text); r.Has("images", "limits", name) && (err != nil || d <= 0) {
 			r.Bad([]any{"images", "limits", name}, "images.limits.%s must be a duration like 5m, not %q", name, text)
@@ -137,17 +145,12 @@ func ReadSettings(n *hostops.Node) (*Settings, error) {
 	return s, nil
 }
 
-// limits are the bounds for reading images that are set on this node.
-func limits(n *hostops.Node) (image.Limits, error) {
-	s, err := ReadSettings(n)
-	if err != nil {
-		return image.Limits{}, err
-	}
-	l := s.Images.Limits
+// bounds are the limits for reading images.
+func (l imageLimits) bounds() image.Limits {
 	wait, _ := time.ParseDuration(l.Wait) // checked above
 	stall, _ := time.ParseDuration(l.Stall)
 	return image.Limits{Entries: l.Entries, Files: l.Files, Bytes: l.Bytes, Name: l.Name, Ratio: l.Ratio,
-		Window: uint64(l.Window), Manifest: l.Manifest, Members: l.Members, Depth: l.Depth, Wait: wait, Stall: stall}, nil
+		Window: uint64(l.Window), Manifest: l.Manifest, Members: l.Members, Depth: l.Depth, Wait: wait, Stall: stall}
 }
 
 // units are those of IEC 80000-13.

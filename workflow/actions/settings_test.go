@@ -24,6 +24,11 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, image.Limits{Entries: 1, Files: 2, Bytes: 3, Name: 4, Ratio: 5, Window: 6, Manifest: 7, Members: 8, Depth: 9, Wait: 10 * time.Minute, Stall: 20 * time.Second}, opts.Limits)
 
+	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{}\n  authorities: [/etc/ssl/site.pem]\n"), 0o644))
+	opts, err = Options(n, nil, false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/etc/ssl/site.pem"}, opts.CAFiles)
+
 	// One file for all: runs and images beside each other.
 	require.NoError(t, n.WriteFile(SettingsFile, []byte(start+"{entries: 1}\nruns: {keep: 7}\n"), 0o644))
 	set, err := ReadSettings(n)
@@ -41,6 +46,7 @@ func TestLimitsAreSetInTheSettingsFile(t *testing.T) {
 
 	for text, says := range map[string]string{
 		start + "{windw: 1}\n":                      "window",
+		start + "{}\n  authorities: [site.pem]\n":   "images.authorities are files by their absolute path",
 		start + "{window: 0}\n":                     "images.limits.window must be a number above 0",
 		start + "{window: big}\n":                   "window",
 		start + "{wait: soon}\n":                    "images.limits.wait must be a duration",
