@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/testdata/agreement"
+	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
@@ -43,9 +44,7 @@ func TestVerdictAgreesWithTheKernel(t *testing.T) {
 	rows := slices.Concat(identity, symbols, signatures, damaged, packed, needs, hosts, foreign(m))
 	w := &imageWriter{dir: t.TempDir(), tags: map[string]bool{}}
 	tool := filepath.Join(t.TempDir(), "probe")
-	out, err := exec.Command("go", "build", "-o", tool, "./probe").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	require.NoError(t, program.Build(tool, "fitout/testdata/agreement/probe"))
 	compilePolicy(t, filepath.Join(w.dir, "selinux.policy"))
 
 	result := newTally(t, slices.Concat(rows, rights))

@@ -2,8 +2,6 @@ package debianhost_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -15,34 +13,15 @@ import (
 
 	"fitout/testdata/debianhost"
 	"fitout/testdata/images"
+	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
 
-// program is the binary under test: built from this tree, or $FITOUT_PROGRAM.
-var program string
+// fitout is the binary under test.
+var fitout string
 
-func TestMain(m *testing.M) { os.Exit(withProgram(m.Run)) }
-
-func withProgram(tests func() int) int {
-	if program = os.Getenv("FITOUT_PROGRAM"); program != "" {
-		return tests()
-	}
-	dir, err := os.MkdirTemp("", "debianhost-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "fitout")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=0.1.0-debian", "-o", program, "fitout/cmd/fitout")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building fitout: %v\n%s", err, out)
-		return 1
-	}
-	return tests()
-}
+func TestMain(m *testing.M) { program.Main(m, &fitout) }
 
 // card is where the machine has its e1000e, whose driver its kernels lack.
 const card = "/sys/bus/pci/devices/0000:00:05.0"
@@ -93,7 +72,7 @@ func start(t testing.TB, k kernels, change ...func(*vm.Config)) host {
 	config := vm.Config{
 		Disk:    &vm.Disk{Image: image, Loader: debianhost.Loader},
 		Devices: []string{"e1000e,addr=05.0"},
-		Tools:   map[string]string{"fitout": program},
+		Tools:   map[string]string{"fitout": fitout},
 		Media:   map[string]string{"stick": stick},
 	}
 	for _, f := range change {

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,11 +84,6 @@ func (n node) printk() string { return strings.Fields(n.ok("cat /proc/sys/kernel
 func consoleMachine(t *testing.T) node {
 	t.Helper()
 	dir := t.TempDir()
-	tool := filepath.Join(dir, "console")
-	cmd := exec.Command("go", "build", "-o", tool, "fitout/testdata/e2e/console")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	stock := kernel(t, debian.Stock)
 	stick := filepath.Join(dir, "stick")
 	require.NoError(t, os.Mkdir(stick, 0o755))
@@ -101,7 +95,7 @@ func consoleMachine(t *testing.T) node {
 	}
 	return node{t, vm.Start(t, vm.Config{
 		Kernel: stock, RemoveModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"},
-		Tools: map[string]string{"fitout": program, "console": tool},
+		Tools: map[string]string{"fitout": fitout, "console": tool(t, dir, "fitout/testdata/e2e/console")},
 		Media: map[string]string{"stick": stick},
 		Files: map[string]string{"/etc/fitout/catalog.d/stick.yaml": images.Catalog(entry)},
 	})}

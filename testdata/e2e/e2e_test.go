@@ -5,9 +5,6 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,34 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/testdata/images"
+	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
 
-// program is the binary under test: built from this tree, or $FITOUT_PROGRAM.
-var program string
+// fitout is the binary under test.
+var fitout string
 
-func TestMain(m *testing.M) { os.Exit(withProgram(m.Run)) }
-
-func withProgram(tests func() int) int {
-	if program = os.Getenv("FITOUT_PROGRAM"); program != "" {
-		return tests()
-	}
-	dir, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "fitout")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=0.1.0-e2e", "-o", program, "fitout/cmd/fitout")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building fitout: %v\n%s", err, out)
-		return 1
-	}
-	return tests()
-}
+func TestMain(m *testing.M) { program.Main(m, &fitout) }
 
 // The cards, as an answers file names them.
 const (
@@ -59,7 +37,7 @@ type node struct {
 
 func start(t *testing.T, cfg vm.Config) node {
 	t.Helper()
-	cfg.Tools = map[string]string{"fitout": program}
+	cfg.Tools = map[string]string{"fitout": fitout}
 	return node{t, vm.Start(t, cfg)}
 }
 

@@ -76,7 +76,7 @@ func TestElementalUpgradeBringsTheDriver(t *testing.T) {
 			a := answer{id: e1000eID, image: "oci:" + layout + ":1", when: "load-now+persist", licence: "gpl"}
 			require.NoError(t, os.WriteFile(file, []byte(a.file()), 0o600))
 
-			out, err := exec.Command(program, "--root", root, "--answers-file", file).CombinedOutput()
+			out, err := exec.Command(fitout, "--root", root, "--answers-file", file).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			require.FileExists(t, filepath.Join(root, "oem/95_fitout_e1000e.yaml"), "%s", out)
 

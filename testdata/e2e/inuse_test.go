@@ -47,7 +47,7 @@ func TestCardInUseIsNotTakenAway(t *testing.T) {
 		Cmdline: "intel_iommu=on iommu=pt",
 		Devices: []string{"intel-iommu", "e1000e,netdev=lan,addr=05.0", "nvme,serial=one,addr=06.0,drive=data", "e1000,addr=07.0"}, Networks: []string{"lan"},
 		Disks: []string{"data"},
-		Tools: map[string]string{"fitout": program, "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
+		Tools: map[string]string{"fitout": fitout, "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
 		Media: map[string]string{"stick": stick},
 	})}
 	// refused says that nothing was changed, and what was said.

@@ -76,7 +76,7 @@ func TestLineLostInAPullAndInALoad(t *testing.T) {
 	machine := node{t, vm.Start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"e1000e", "virtio_net"}, RemoveModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"},
 		Registry: slow(t, registry.Addr, 50_000), Files: files, Memory: 512,
-		Tools: map[string]string{"fitout": program, "console": tool(t, t.TempDir(), "fitout/testdata/e2e/console")},
+		Tools: map[string]string{"fitout": fitout, "console": tool(t, t.TempDir(), "fitout/testdata/e2e/console")},
 	})}
 	pulling := func(n node) {
 		require.Eventually(n.t, func() bool {

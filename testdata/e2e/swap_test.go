@@ -2,13 +2,13 @@ package e2e_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"fitout/testdata/images"
+	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
@@ -17,10 +17,7 @@ import (
 func tool(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	file := filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-o", file, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	require.NoError(t, program.Build(file, pkg))
 	return file
 }
 
@@ -42,7 +39,7 @@ func faultsMachine(t *testing.T) node {
 	}
 	n := node{t, vm.Start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"}, Memory: 512, Snapshots: true,
-		Tools: map[string]string{"fitout": program, "hold": tool(t, dir, "fitout/testdata/e2e/hold"), "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
+		Tools: map[string]string{"fitout": fitout, "hold": tool(t, dir, "fitout/testdata/e2e/hold"), "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
 		Media: map[string]string{"stick": stick},
 		Files: map[string]string{"/etc/fitout/catalog.d/stick.yaml": images.Catalog(entry),
 			"/etc/local.d/README": "run at boot: *.start\n",

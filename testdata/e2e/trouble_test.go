@@ -54,7 +54,7 @@ func TestModuleThatCrashesOrHangsIsNamed(t *testing.T) {
 	troubleImage(t, stock.Release).archive(filepath.Join(stick, "trouble.tar"), "1")
 	machine := node{t, vm.Start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"nvme"}, Devices: []string{"e1000e,addr=05.0"}, Memory: 512, Snapshots: true,
-		Tools: map[string]string{"fitout": program, "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
+		Tools: map[string]string{"fitout": fitout, "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
 		Media: map[string]string{"stick": stick},
 	})}
 	machine.troubled(0, "", "")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fitout/testdata/hosts"
+	"fitout/testdata/program"
 )
 
 // Form is a toolkit: how it treats a broken file and, of the state directory
@@ -103,13 +104,13 @@ func (f Form) Upgrade(t testing.TB, nodeRoot, newRoot, stage string, strict bool
 }
 
 // runstage is the path of the executor's command, built once a test program.
-func runstage(t testing.TB) string { return program(t, builtRunstage) }
+func runstage(t testing.TB) string { return commandPath(t, builtRunstage) }
 
 // Toolkit is the path of the stand-in for elemental, a static program.
-func Toolkit(t testing.TB) string { return program(t, builtToolkit) }
+func Toolkit(t testing.TB) string { return commandPath(t, builtToolkit) }
 
-// program is the path of a command of this package that was built once.
-func program(t testing.TB, built func() (*os.File, error)) string {
+// commandPath is the path of a command of this package that was built once.
+func commandPath(t testing.TB, built func() (*os.File, error)) string {
 	t.Helper()
 	f, err := built()
 	require.NoError(t, err)
@@ -131,10 +132,8 @@ func builder(name string) func() (*os.File, error) {
 		}
 		defer os.RemoveAll(dir)
 		file := filepath.Join(dir, name)
-		build := exec.Command("go", "build", "-o", file, "fitout/testdata/elemental/"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building %s: %w: %s", name, err, out)
+		if err := program.Build(file, "fitout/testdata/elemental/"+name); err != nil {
+			return nil, err
 		}
 		return os.Open(file)
 	})

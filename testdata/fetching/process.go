@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm/debian"
 )
 
@@ -29,10 +30,7 @@ func onDisk(t testing.TB) string {
 // fitout builds the program.
 func fitout(t testing.TB) string {
 	bin := filepath.Join(t.TempDir(), "fitout")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "fitout/cmd/fitout")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, program.Build(bin, "fitout/cmd/fitout"))
 	return bin
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fitout/testdata/images"
+	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
@@ -127,10 +127,8 @@ func (o options) config(work string) (vm.Config, error) {
 	if o.fitout == "" {
 		say("building fitout ...")
 		o.fitout = filepath.Join(work, "fitout")
-		build := exec.Command("go", "build", "-trimpath", "-o", o.fitout, "./cmd/fitout")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return vm.Config{}, fmt.Errorf("building fitout: %w\n%s", err, out)
+		if err := program.Build(o.fitout, "fitout/cmd/fitout"); err != nil {
+			return vm.Config{}, err
 		}
 	}
 	return vm.Config{
