@@ -2,37 +2,30 @@ package debianhost
 
 import (
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"fitout/testdata/vm"
+	"fitout/testdata/vm/installed"
 )
 
 // Loader stands for a boot loader without a menu, which follows /vmlinuz and
 // /initrd.img (linux-update-symlinks(1)) and takes their files out.
 func Loader(disk, dir string) (vm.Boot, error) {
-	boot := vm.Boot{Kernel: filepath.Join(dir, "boot-kernel"), Initramfs: filepath.Join(dir, "boot-initramfs"), Options: "root=/dev/vda rw"}
-	for link, to := range map[string]string{"/vmlinuz": boot.Kernel, "/initrd.img": boot.Initramfs} {
-		from, err := follow(disk, link)
-		if err != nil {
-			return vm.Boot{}, err
-		}
-		os.Remove(to)
-		if err := run("debugfs", "-R", "dump "+from+" "+to, disk); err != nil {
-			return vm.Boot{}, err
-		}
-		if st, err := os.Stat(to); err != nil || st.Size() == 0 {
-			return vm.Boot{}, fmt.Errorf("the disk's %s leads to %s, which is not there", link, from)
-		}
+	kernel, err := follow(disk, "/vmlinuz")
+	if err != nil {
+		return vm.Boot{}, err
 	}
-	return boot, nil
+	initramfs, err := follow(disk, "/initrd.img")
+	if err != nil {
+		return vm.Boot{}, err
+	}
+	return installed.TakeOut(disk, dir, kernel, initramfs, "root=/dev/vda rw")
 }
 
 // follow reads a symbolic link in the disk's root directory.
 func follow(disk, link string) (string, error) {
-	text, err := vm.Output("debugfs", "-R", "stat "+link, disk)
+	text, err := installed.Debugfs(disk, "stat "+link)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
@@ -37,7 +38,7 @@ func addPackage(index *strings.Builder, to string, k debian.Kernel, remove []str
 	if err := os.Chmod(stage, 0o755); err != nil {
 		return err
 	}
-	if err := run("dpkg-deb", "-e", deb, filepath.Join(stage, "DEBIAN")); err != nil {
+	if err := program.Run("dpkg-deb", "-e", deb, filepath.Join(stage, "DEBIAN")); err != nil {
 		return err
 	}
 	files, err := packageFiles(k, remove)
@@ -49,7 +50,7 @@ func addPackage(index *strings.Builder, to string, k debian.Kernel, remove []str
 			return err
 		}
 		if err := os.Link(filepath.Join(k.Dir, name), filepath.Join(stage, name)); err != nil {
-			if err := run("cp", "--", filepath.Join(k.Dir, name), filepath.Join(stage, name)); err != nil {
+			if err := program.Run("cp", "--", filepath.Join(k.Dir, name), filepath.Join(stage, name)); err != nil {
 				return err
 			}
 		}
@@ -58,7 +59,7 @@ func addPackage(index *strings.Builder, to string, k debian.Kernel, remove []str
 		return err
 	}
 	file := filepath.Join(to, filepath.Base(deb))
-	if err := run("dpkg-deb", "-Znone", "--root-owner-group", "-b", stage, file); err != nil {
+	if err := program.Run("dpkg-deb", "-Znone", "--root-owner-group", "-b", stage, file); err != nil {
 		return err
 	}
 	return addEntry(index, file)
@@ -72,23 +73,16 @@ func packageFiles(k debian.Kernel, remove []string) ([]string, error) {
 		files = append(files, "boot/"+name+k.Release)
 	}
 	modules := "lib/modules/" + k.Release + "/"
-	for _, name := range []string{"modules.builtin", "modules.builtin.modinfo", "modules.order"} {
+	for _, name := range debian.DepmodReads {
 		files = append(files, modules+name)
 	}
-	for _, name := range kept {
-		file, err := k.Module(name)
-		if err != nil {
-			continue // built into this kernel
-		}
-		needs, err := k.Depends(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range append(needs, file) {
-			base, _, _ := strings.Cut(filepath.Base(f), ".ko")
-			if !slices.Contains(files, modules+f) && !slices.Contains(remove, strings.ReplaceAll(base, "-", "_")) {
-				files = append(files, modules+f)
-			}
+	stay, err := k.ModuleFiles(kept...)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range stay {
+		if !slices.Contains(remove, debian.ModuleName(f)) {
+			files = append(files, modules+f)
 		}
 	}
 	return files, nil
@@ -111,7 +105,7 @@ func keepSums(file string, files []string) error {
 
 // addEntry adds a package to an index (deb-src(5) has the fields).
 func addEntry(index *strings.Builder, file string) error {
-	control, err := vm.Output("dpkg-deb", "-f", file)
+	control, err := program.Output("dpkg-deb", "-f", file)
 	if err != nil {
 		return err
 	}
@@ -127,10 +121,4 @@ func addEntry(index *strings.Builder, file string) error {
 	}
 	fmt.Fprintf(index, "%s\nFilename: ./%s\nSize: %d\nSHA256: %x\n\n", strings.TrimSpace(control), filepath.Base(file), size, h.Sum(nil))
 	return nil
-}
-
-// run runs a command of this host to its end.
-func run(name string, args ...string) error {
-	_, err := vm.Output(name, args...)
-	return err
 }

@@ -15,7 +15,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm/debian"
 )
 
@@ -205,7 +205,7 @@ func (s Spec) kernel(k debian.Kernel) (tree, error) {
 			return nil, err
 		}
 	}
-	for _, list := range []string{"modules.order", "modules.builtin", "modules.builtin.modinfo"} {
+	for _, list := range debian.DepmodReads {
 		data, err := os.ReadFile(filepath.Join(k.Modules(), list))
 		if err != nil {
 			return nil, err
@@ -214,22 +214,14 @@ func (s Spec) kernel(k debian.Kernel) (tree, error) {
 			return nil, err
 		}
 	}
-	if out, err := depmod(tmp, k.Release); err != nil {
-		return nil, fmt.Errorf("running depmod: %w: %s", err, out)
+	if err := program.Run("depmod", "-b", tmp, k.Release); err != nil {
+		return nil, err
 	}
 	name := k.Release
 	if other := s.As[name]; other != "" {
 		name = other
 	}
 	return collect(dir, s.Dir+"/"+name)
-}
-
-func depmod(root, release string) ([]byte, error) {
-	path, err := exec.LookPath("depmod")
-	if err != nil {
-		path = "/sbin/depmod"
-	}
-	return exec.Command(path, "-b", root, release).CombinedOutput()
 }
 
 // collect reads the files below dir as entries below prefix.

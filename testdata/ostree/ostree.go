@@ -8,22 +8,17 @@
 package ostree
 
 import (
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm/debian"
 )
 
-// format is part of the cached images' names: raise it when what is built
-// changes for a reason that no input shows.
-const format = "2"
-
-// OSName is the stateroot.
-const OSName = "machine"
+// osName is the stateroot.
+const osName = "machine"
 
 // Ref is the branch whose commit has that kernel.
 func Ref(k debian.Kernel) string { return "machine/" + strings.ReplaceAll(k.Release, "+", "_") }
@@ -32,72 +27,22 @@ func Ref(k debian.Kernel) string { return "machine/" + strings.ReplaceAll(k.Rele
 // kernel and has commits with each of the others in its repository. It is made
 // once for each content, as root.
 func Image(kernels ...debian.Kernel) (string, error) {
-	dir, err := debian.CacheDir("vm")
-	if err != nil {
-		return "", err
-	}
-	text, err := guestFiles()
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, format, packages, moved, masked, texts, modules, text)
-	for _, k := range kernels {
-		fmt.Fprintln(h, k.Release)
-	}
-	image := filepath.Join(dir, fmt.Sprintf("ostree-%x.ext4", h.Sum(nil)[:8]))
-	unlock, err := debian.Lock(filepath.Base(image))
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(image); err == nil {
-		return image, nil
-	}
-	if os.Getuid() != 0 {
-		return "", errors.New("an ostree repository with files of root is made by root only: run this as root")
-	}
-	stage, err := os.MkdirTemp(dir, ".ostree-")
-	if err != nil {
-		return "", err
-	}
-	defer removeStage(stage)
-	if err := install(stage, kernels); err != nil {
-		return "", fmt.Errorf("installing the ostree host: %w", err)
-	}
-	tmp := filepath.Join(stage, "disk")
-	if err := run("mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", filepath.Join(stage, "sysroot"),
-		"-E", "lazy_itable_init=0,lazy_journal_init=0", tmp, "2G"); err != nil {
-		return "", err
-	}
-	return image, os.Rename(tmp, image)
+	return host.Image(fmt.Sprint(moved, modules, initramfsInit, kernels), func(stage string) error { return install(stage, kernels) })
 }
 
-// removeStage deletes what install made: ostree makes the deployment's top
-// directory immutable.
-func removeStage(stage string) {
-	deployed, _ := filepath.Glob(filepath.Join(stage, "sysroot/ostree/deploy/*/deploy/*"))
-	for _, d := range deployed {
-		_ = run("chattr", "-i", d)
-	}
-	os.RemoveAll(stage)
-}
-
-// install makes the physical sysroot below stage.
+// install makes the physical sysroot in stage/root.
 func install(stage string, kernels []debian.Kernel) error {
-	tree, sysroot := filepath.Join(stage, "tree"), filepath.Join(stage, "sysroot")
-	for _, d := range []string{tree, sysroot} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			return err
-		}
-	}
+	tree, sysroot := filepath.Join(stage, "tree"), filepath.Join(stage, "root")
 	if err := stageTree(tree); err != nil {
+		return err
+	}
+	if err := os.Mkdir(sysroot, 0o755); err != nil {
 		return err
 	}
 	repo := "--repo=" + filepath.Join(sysroot, "ostree/repo")
 	steps := [][]string{
 		{"admin", "init-fs", sysroot},
-		{"admin", "os-init", "--sysroot=" + sysroot, OSName},
+		{"admin", "os-init", "--sysroot=" + sysroot, osName},
 		{"config", repo, "set", "sysroot.readonly", "true"},
 		{"config", repo, "set", "sysroot.bootloader", "none"},
 	}
@@ -111,11 +56,21 @@ func install(stage string, kernels []debian.Kernel) error {
 		}
 		steps = append(steps, []string{"commit", repo, "--branch=" + Ref(k), "--tree=dir=" + tree, "--tree=dir=" + dir, "--subject=" + k.Release, "--no-xattrs"})
 	}
-	steps = append(steps, []string{"admin", "deploy", "--sysroot=" + sysroot, "--os=" + OSName, "--karg=root=/dev/vda", "--karg=rw", Ref(kernels[0])})
+	steps = append(steps, []string{"admin", "deploy", "--sysroot=" + sysroot, "--os=" + osName, "--karg=root=/dev/vda", "--karg=rw", Ref(kernels[0])})
+	defer mutable(sysroot)
 	for _, args := range steps {
-		if err := run("ostree", args...); err != nil {
+		if err := program.Run("ostree", args...); err != nil {
 			return fmt.Errorf("%w (make deps installs ostree)", err)
 		}
 	}
 	return nil
+}
+
+// mutable lets a deployment be deleted here: ostree makes its top directory
+// immutable, which mke2fs takes no notice of.
+func mutable(sysroot string) {
+	deployed, _ := filepath.Glob(filepath.Join(sysroot, "ostree/deploy/*/deploy/*.0"))
+	for _, d := range deployed {
+		_ = program.Run("chattr", "-i", d)
+	}
 }

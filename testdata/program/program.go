@@ -1,4 +1,5 @@
-// Package program builds this repository's commands for tests.
+// Package program runs commands of this host for tests, and builds those of this
+// repository.
 package program
 
 import (

@@ -30,6 +30,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm/debian"
 )
 
@@ -250,7 +251,7 @@ func (c Config) makeDisks(dir string) error {
 		}
 	}
 	if c.Disk != nil {
-		return run("", "cp", "--sparse=always", "--", c.Disk.Image, filepath.Join(dir, "disk"))
+		return program.Run("cp", "--sparse=always", "--", c.Disk.Image, filepath.Join(dir, "disk"))
 	}
 	return c.makePersist(dir)
 }
@@ -286,6 +287,5 @@ func (c Config) makePersist(dir string) error {
 			return err
 		}
 	}
-	return run("", "mke2fs", "-q", "-t", "ext4", "-m", "0", "-N", "16384", "-d", stage,
-		"-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", filepath.Join(dir, "persist.ext4"), "1G")
+	return Ext4(stage, filepath.Join(dir, "persist.ext4"), "1G", "-N", "16384")
 }

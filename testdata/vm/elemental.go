@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm/debian"
 )
 
@@ -41,7 +42,7 @@ func ElementalImage(file string, k debian.Kernel, toolkit string, remove ...stri
 		return err
 	}
 	defer os.RemoveAll(stage)
-	only, err := needed(k)
+	only, err := closure([]debian.Kernel{k}, append(slices.Clone(readOnlyModules), "virtio_net", "ptp", "pps_core"))
 	if err != nil {
 		return err
 	}
@@ -55,28 +56,7 @@ func ElementalImage(file string, k debian.Kernel, toolkit string, remove ...stri
 	if err != nil {
 		return err
 	}
-	return run("", "mke2fs", "-q", "-t", "ext4", "-L", "COS_ACTIVE", "-d", stage,
-		"-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", file, fmt.Sprint((size+imageSpace)>>10)+"k")
-}
-
-// needed are the names of the modules that the machine itself uses, with what
-// they depend on.
-func needed(k debian.Kernel) ([]string, error) {
-	var names []string
-	for _, name := range append(slices.Clone(readOnlyModules), "virtio_net", "ptp", "pps_core") {
-		if _, err := k.Module(name); err != nil {
-			continue // built into this kernel
-		}
-		names = append(names, moduleName(name))
-		deps, err := k.Depends(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range deps {
-			names = append(names, moduleName(d))
-		}
-	}
-	return names, nil
+	return Ext4(stage, file, fmt.Sprint((size+imageSpace)>>10)+"k", "-L", "COS_ACTIVE")
 }
 
 // stageToolkit puts the toolkit, its tools and its stages into a root.
@@ -129,7 +109,7 @@ func (c Config) makeElemental(dir, stage string) error {
 			return err
 		}
 	}
-	if err := run("", "cp", "--sparse=always", "--", c.Elemental, filepath.Join(first, "snapshot.img")); err != nil {
+	if err := program.Run("cp", "--sparse=always", "--", c.Elemental, filepath.Join(first, "snapshot.img")); err != nil {
 		return err
 	}
 	if err := os.Symlink("1/snapshot.img", filepath.Join(stage, "elemental-state/.snapshots/active")); err != nil {
@@ -138,6 +118,5 @@ func (c Config) makeElemental(dir, stage string) error {
 	if err := os.WriteFile(filepath.Join(stage, "elemental-state/state.yaml"), []byte(elementalState), 0o644); err != nil {
 		return err
 	}
-	return run("", "mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", stage,
-		"-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", filepath.Join(dir, "persist.ext4"), "4G")
+	return Ext4(stage, filepath.Join(dir, "persist.ext4"), "4G")
 }

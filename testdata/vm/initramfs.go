@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/ulikunitz/xz"
@@ -88,35 +87,22 @@ func buildInitramfs(k debian.Kernel) (string, error) {
 	}
 	sum := sha256.Sum256(data)
 	image := filepath.Join(dir, "initramfs-"+hex.EncodeToString(sum[:])[:16]+".cpio")
-	return image, once(image, func(tmp string) error { return os.WriteFile(tmp, data, 0o644) })
+	return image, debian.Once(image, func(tmp string) error { return os.WriteFile(tmp, data, 0o644) })
 }
 
 // addModules adds modules and the order to load them in.
 func addModules(c *cpio, k debian.Kernel, wanted []string) error {
-	var order []string
-	for _, name := range wanted {
-		path, err := k.Module(name)
-		if err != nil {
-			continue // built into this kernel
-		}
-		deps, err := k.Depends(name)
-		if err != nil {
-			return err
-		}
-		slices.Reverse(deps)
-		for _, p := range append(deps, path) {
-			if !slices.Contains(order, p) {
-				order = append(order, p)
-			}
-		}
+	files, err := k.ModuleFiles(wanted...)
+	if err != nil {
+		return err
 	}
 	var names []string
-	for _, p := range order {
+	for _, p := range files {
 		data, err := readModule(filepath.Join(k.Modules(), p))
 		if err != nil {
 			return err
 		}
-		name := moduleName(p) + ".ko"
+		name := debian.ModuleName(p) + ".ko"
 		c.file("modules/"+name, 0o644, data)
 		names = append(names, name)
 	}

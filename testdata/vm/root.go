@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"fitout/testdata/program"
 	"fitout/testdata/vm/debian"
 )
 
@@ -74,7 +76,7 @@ func buildRoot(spec rootSpec) (string, error) {
 		return "", err
 	}
 	image := filepath.Join(dir, "root-"+sum+".squashfs")
-	err = once(image, func(tmp string) error {
+	err = debian.Once(image, func(tmp string) error {
 		stage, err := os.MkdirTemp(dir, ".stage-")
 		if err != nil {
 			return err
@@ -114,30 +116,10 @@ func prune(dir string) {
 	}
 }
 
-// once makes the cached file by calling build with a temporary name, unless it
-// is there. Two processes never build the same file twice.
-func once(file string, build func(tmp string) error) error {
-	unlock, err := debian.Lock(filepath.Base(file))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if _, err := os.Stat(file); err == nil {
-		return nil
-	}
-	tmp := file + ".new"
-	os.Remove(tmp)
-	defer os.Remove(tmp)
-	if err := build(tmp); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
-}
-
 // squash makes a squashfs of a directory: everything owned by root, quick to
 // read under emulation.
 func squash(dir, file string) error {
-	if err := run("", "mksquashfs", dir, file, "-noappend", "-all-root", "-no-xattrs", "-comp", "lz4", "-no-progress", "-quiet"); err != nil {
+	if err := program.Run("mksquashfs", dir, file, "-noappend", "-all-root", "-no-xattrs", "-comp", "lz4", "-no-progress", "-quiet"); err != nil {
 		return err
 	}
 	st, err := os.Stat(file)
@@ -149,10 +131,16 @@ func squash(dir, file string) error {
 	return os.Truncate(file, max(st.Size(), 1<<20))
 }
 
+// Ext4 makes an ext4 of a directory, as large as size says to mke2fs(8).
+func Ext4(dir, file, size string, more ...string) error {
+	args := append([]string{"-q", "-t", "ext4", "-m", "0", "-d", dir, "-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"}, more...)
+	return program.Run("mke2fs", append(args, file, size)...)
+}
+
 // sum is over all inputs that the root is built from.
 func (s rootSpec) sum() (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, format, osRelease, dirs, sorted(links), sorted(etcFiles))
+	fmt.Fprintln(h, format, osRelease, dirs, links, etcFiles)
 	for _, k := range s.Kernels {
 		fmt.Fprintln(h, k.Release)
 	}
@@ -176,16 +164,6 @@ func (s rootSpec) sum() (string, error) {
 		fmt.Fprintln(h, prog, st.Size(), st.ModTime().Unix())
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
-}
-
-// sorted renders a map in a fixed order.
-func sorted(m map[string]string) string {
-	var lines []string
-	for k, v := range m {
-		lines = append(lines, k+"="+v)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
 }
 
 // stage lays the root out below dir.
@@ -222,7 +200,7 @@ func (s rootSpec) stage(dir string) error {
 			return err
 		}
 	}
-	if err := run("", "cp", "-r", "/lib/terminfo", filepath.Join(dir, "usr/lib/terminfo")); err != nil {
+	if err := program.Run("cp", "-r", "/lib/terminfo", filepath.Join(dir, "usr/lib/terminfo")); err != nil {
 		return err
 	}
 	if err := stageBusybox(dir); err != nil {
@@ -277,7 +255,7 @@ func stageBusybox(dir string) error {
 	if err := copyFile("/bin/busybox", filepath.Join(dir, "usr/bin/busybox"), 0o755); err != nil {
 		return err
 	}
-	list, err := Output("/bin/busybox", "--list-full")
+	list, err := program.Output("/bin/busybox", "--list-full")
 	if err != nil {
 		return err
 	}
@@ -303,7 +281,7 @@ func stageProgram(dir, prog, to string) error {
 	if err := copyFile(prog, filepath.Join(dir, to), 0o755); err != nil {
 		return err
 	}
-	out, err := Output("ldd", prog)
+	out, err := program.Output("ldd", prog)
 	if err != nil {
 		return err
 	}
@@ -347,7 +325,7 @@ func stageKernel(dir string, k debian.Kernel, lacks func(module string) bool) er
 		switch {
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, rel), 0o755)
-		case !d.Type().IsRegular(), generated(rel), strings.Contains(rel, ".ko") && lacks(moduleName(rel)):
+		case !d.Type().IsRegular(), generated(rel), strings.Contains(rel, ".ko") && lacks(debian.ModuleName(rel)):
 			return nil
 		}
 		return os.Link(p, filepath.Join(to, rel))
@@ -355,7 +333,7 @@ func stageKernel(dir string, k debian.Kernel, lacks func(module string) bool) er
 	if err != nil {
 		return err
 	}
-	return run("", "depmod", "-b", dir, k.Release)
+	return program.Run("depmod", "-b", dir, k.Release)
 }
 
 // closure is the names of modules of these kernels, those named and all that they
@@ -363,15 +341,12 @@ func stageKernel(dir string, k debian.Kernel, lacks func(module string) bool) er
 func closure(kernels []debian.Kernel, names []string) ([]string, error) {
 	var out []string
 	for _, k := range kernels {
-		for _, name := range names {
-			needs, err := k.Depends(name)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, name)
-			for _, file := range needs {
-				out = append(out, moduleName(file))
-			}
+		files, err := k.ModuleFiles(names...)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			out = append(out, debian.ModuleName(f))
 		}
 	}
 	return out, nil
@@ -379,15 +354,23 @@ func closure(kernels []debian.Kernel, names []string) ([]string, error) {
 
 // generated says that depmod makes the file.
 func generated(rel string) bool {
-	switch rel {
-	case "modules.builtin", "modules.builtin.modinfo", "modules.order":
-		return false
-	}
-	return strings.HasPrefix(rel, "modules.")
+	return strings.HasPrefix(rel, "modules.") && !slices.Contains(debian.DepmodReads, rel)
 }
 
-// moduleName is the name of the module in a file, with underscores.
-func moduleName(path string) string {
-	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
-	return strings.ReplaceAll(name, "-", "_")
+// copyFile copies a file's content, following links.
+func copyFile(from, to string, perm os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
 }

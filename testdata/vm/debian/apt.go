@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sort"
 	"strings"
 	"time"
+
+	"fitout/testdata/program"
 )
 
 // resolve returns the kernel release that a meta-package stands for. The
@@ -27,7 +28,7 @@ func resolve(meta Meta) (string, error) {
 		if try == 1 {
 			return cached(meta)
 		}
-		if _, err := run("", "apt-get", "update"); err != nil {
+		if err := program.Run("apt-get", "update"); err != nil {
 			return cached(meta)
 		}
 	}
@@ -42,7 +43,7 @@ func aptCache(args ...string) (string, error) {
 	}
 	keep := []string{"-o", "Dir::Cache::pkgcache=" + filepath.Join(dir, "pkgcache.bin"),
 		"-o", "Dir::Cache::srcpkgcache=" + filepath.Join(dir, "srcpkgcache.bin")}
-	return run("", "apt-cache", append(keep, args...)...)
+	return program.Output("apt-cache", append(keep, args...)...)
 }
 
 // flavours tells the releases of a meta-package's kernels.
@@ -95,7 +96,7 @@ func Download(pkg string) (string, error) {
 			return "", err
 		}
 		time.Sleep(time.Duration(try) * 5 * time.Second)
-		if _, uerr := run("", "apt-get", "update"); uerr != nil {
+		if uerr := program.Run("apt-get", "update"); uerr != nil {
 			err = errors.Join(err, uerr)
 		}
 	}
@@ -110,7 +111,7 @@ func download(debs, pkg string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if _, err := run(tmp, "apt-get", "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
+	if err := program.Run("env", "--chdir="+tmp, "apt-get", "-o", "APT::Sandbox::User=root", "download", pkg); err != nil {
 		return err
 	}
 	got := newestDeb(tmp, pkg)
@@ -128,18 +129,4 @@ func newestDeb(dir, pkg string) string {
 	}
 	sort.Strings(found)
 	return found[len(found)-1]
-}
-
-// run runs a command in dir and returns its standard output.
-func run(dir, name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return string(out), nil
 }

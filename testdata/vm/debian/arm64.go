@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"fitout/testdata/program"
 )
 
 // arm64Meta is the smallest of Debian's arm64 kernels: an uncompressed Image
@@ -42,10 +44,10 @@ func ARM64() (Kernel, error) {
 	}
 	options := []string{"-o", "APT::Architecture=arm64", "-o", "APT::Architectures=arm64", "-o", "APT::Sandbox::User=root",
 		"-o", "Dir::State::lists=" + filepath.Join(apt, "lists"), "-o", "Dir::Cache=" + filepath.Join(apt, "cache"), "-o", "Dir::State::status=" + status}
-	if _, err := run("", "apt-get", append(options, "update")...); err != nil {
+	if err := program.Run("apt-get", append(options, "update")...); err != nil {
 		return Kernel{}, err
 	}
-	out, err := run("", "apt-cache", append(options, "depends", arm64Meta)...)
+	out, err := program.Output("apt-cache", append(options, "depends", arm64Meta)...)
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -59,8 +61,8 @@ func ARM64() (Kernel, error) {
 		return Kernel{}, err
 	}
 	defer os.RemoveAll(tmp)
-	if _, err := run(tmp, "apt-get", append(options, "download", "linux-image-"+release)...); err != nil {
-		return Kernel{}, err
-	}
-	return extract(newestDeb(tmp, "linux-image-"+release), release)
+	return extract(release, func() (string, error) {
+		err := program.Run("env", append(append([]string{"--chdir=" + tmp, "apt-get"}, options...), "download", "linux-image-"+release)...)
+		return newestDeb(tmp, "linux-image-"+release), err
+	})
 }

@@ -60,3 +60,23 @@ func Lock(name string) (unlock func(), err error) {
 	}
 	return func() { f.Close() }, nil
 }
+
+// Once makes a file or directory of the cache by calling build with a temporary
+// name, unless it is there. Two processes never build the same one twice.
+func Once(file string, build func(tmp string) error) error {
+	unlock, err := Lock(filepath.Base(file))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	tmp := file + ".new"
+	os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp)
+	if err := build(tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}

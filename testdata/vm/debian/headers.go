@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"fitout/testdata/program"
 )
 
 // Headers returns the directory to build modules for a kernel release in
@@ -21,26 +23,12 @@ func Headers(release string) (string, error) {
 	}
 	dir := filepath.Join(all, release)
 	build := filepath.Join(dir, "usr/src/linux-headers-"+release)
-	unlock, err := Lock("headers-" + release)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(build); err == nil {
-		return build, nil
-	}
-	tmp, err := os.MkdirTemp(all, ".new-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	if err := extractHeaders(tmp, dir, release); err != nil {
-		return "", fmt.Errorf("laying out the headers of kernel %s: %w", release, err)
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return "", err
-	}
-	return build, os.Rename(tmp, dir)
+	return build, Once(dir, func(tmp string) error {
+		if err := extractHeaders(tmp, dir, release); err != nil {
+			return fmt.Errorf("laying out the headers of kernel %s: %w", release, err)
+		}
+		return nil
+	})
 }
 
 // extractHeaders extracts the headers and what they need to be built with, and
@@ -50,7 +38,7 @@ func extractHeaders(tmp, dir, release string) error {
 	if err != nil {
 		return err
 	}
-	depends, err := run("", "dpkg-deb", "-f", deb, "Depends")
+	depends, err := program.Output("dpkg-deb", "-f", deb, "Depends")
 	if err != nil {
 		return err
 	}
@@ -67,7 +55,7 @@ func extractHeaders(tmp, dir, release string) error {
 		debs = append(debs, d)
 	}
 	for _, d := range debs {
-		if _, err := run("", "dpkg-deb", "-x", d, tmp); err != nil {
+		if err := program.Run("dpkg-deb", "-x", d, tmp); err != nil {
 			return err
 		}
 	}
@@ -99,7 +87,7 @@ func Build(release string, sources fs.FS) (map[string][]byte, error) {
 	if err := os.CopyFS(dir, sources); err != nil {
 		return nil, err
 	}
-	if _, err := run("", "make", "-C", headers, "M="+dir, "modules"); err != nil {
+	if err := program.Run("make", "-C", headers, "M="+dir, "modules"); err != nil {
 		return nil, fmt.Errorf("building modules takes gcc, make and libelf1 (make deps): %w", err)
 	}
 	built, err := filepath.Glob(filepath.Join(dir, "*.ko"))

@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
+
+	"fitout/testdata/program"
 )
 
 // Meta names a meta-package: the newest kernel of one flavour.
@@ -46,37 +49,58 @@ func (k Kernel) Modules() string { return filepath.Join(k.Dir, "lib", "modules",
 // Module returns the path of one of its modules, by module name ("-" and "_"
 // are the same), relative to Modules.
 func (k Kernel) Module(name string) (string, error) {
-	dep, err := os.ReadFile(filepath.Join(k.Modules(), "modules.dep"))
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(dep)) {
-		path, _, _ := strings.Cut(line, ":")
-		if moduleName(path) == strings.ReplaceAll(name, "-", "_") {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("kernel %s has no module %s", k.Release, name)
+	file, _, err := k.module(name)
+	return file, err
 }
 
-// Depends returns the paths of the modules that a module needs, as
-// modules.dep has them (the nearest first), relative to Modules.
-func (k Kernel) Depends(name string) ([]string, error) {
-	path, err := k.Module(name)
-	if err != nil {
-		return nil, err
-	}
+// module is a module's file, and those that it needs, the nearest first.
+func (k Kernel) module(name string) (file string, needs []string, err error) {
 	dep, err := os.ReadFile(filepath.Join(k.Modules(), "modules.dep"))
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	for line := range strings.Lines(string(dep)) {
-		if p, deps, _ := strings.Cut(line, ":"); p == path {
-			return strings.Fields(deps), nil
+		file, rest, _ := strings.Cut(line, ":")
+		if ModuleName(file) == strings.ReplaceAll(name, "-", "_") {
+			return file, strings.Fields(rest), nil
 		}
 	}
-	return nil, nil
+	return "", nil, fmt.Errorf("kernel %s has no module %s", k.Release, name)
 }
+
+// ModuleFiles returns the paths of modules and of all that they need, relative
+// to Modules, in the order to load them. What is built in has none.
+func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
+	builtin, err := os.ReadFile(filepath.Join(k.Modules(), "modules.builtin"))
+	if err != nil {
+		return nil, err
+	}
+	compiledIn := map[string]bool{}
+	for file := range strings.FieldsSeq(string(builtin)) {
+		compiledIn[ModuleName(file)] = true
+	}
+	var files []string
+	for _, name := range names {
+		if compiledIn[ModuleName(name)] {
+			continue
+		}
+		file, needs, err := k.module(name)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(needs)
+		for _, f := range append(needs, file) {
+			if !slices.Contains(files, f) {
+				files = append(files, f)
+			}
+		}
+	}
+	return files, nil
+}
+
+// DepmodReads are the files of a kernel's tree that depmod reads; the other
+// tables it makes.
+var DepmodReads = []string{"modules.builtin", "modules.builtin.modinfo", "modules.order"}
 
 // Aliases returns the modalias patterns of a module, as modules.alias has them.
 func (k Kernel) Aliases(name string) ([]string, error) {
@@ -94,8 +118,8 @@ func (k Kernel) Aliases(name string) ([]string, error) {
 	return patterns, nil
 }
 
-// moduleName is the module's name, from the path of its file.
-func moduleName(path string) string {
+// ModuleName is a module's name, from the path of its file, with underscores.
+func ModuleName(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
@@ -166,50 +190,25 @@ func Releases() ([]string, error) {
 
 // Fetch downloads and extracts one kernel release, once.
 func Fetch(release string) (Kernel, error) {
-	kernels, err := CacheDir("kernels")
-	if err != nil {
-		return Kernel{}, err
-	}
-	k := Kernel{Release: release, Dir: filepath.Join(kernels, release)}
-	unlock, err := Lock("kernel-" + release)
-	if err != nil {
-		return Kernel{}, err
-	}
-	defer unlock()
-	if _, err := os.Stat(filepath.Join(k.Modules(), "modules.dep")); err == nil {
-		return k, nil
-	}
-	deb, err := Download("linux-image-" + release)
-	if err != nil {
-		return Kernel{}, err
-	}
-	return extract(deb, release)
+	return extract(release, func() (deb string, err error) { return Download("linux-image-" + release) })
 }
 
-// extract puts a kernel's package into the cache, with depmod's tables.
-func extract(deb, release string) (Kernel, error) {
+// extract puts a kernel's package into the cache, with depmod's tables, once.
+func extract(release string, get func() (deb string, err error)) (Kernel, error) {
 	kernels, err := CacheDir("kernels")
 	if err != nil {
 		return Kernel{}, err
 	}
 	k := Kernel{Release: release, Dir: filepath.Join(kernels, release)}
-	tmp, err := os.MkdirTemp(kernels, ".new-")
-	if err != nil {
-		return Kernel{}, err
-	}
-	defer os.RemoveAll(tmp)
-	if _, err := run("", "dpkg-deb", "-x", deb, tmp); err != nil {
-		return Kernel{}, err
-	}
-	if _, err := run("", "depmod", "-b", tmp, release); err != nil {
-		return Kernel{}, err
-	}
-	os.RemoveAll(k.Dir)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return Kernel{}, err
-	}
-	if err := os.Rename(tmp, k.Dir); err != nil {
-		return Kernel{}, fmt.Errorf("putting kernel %s into the cache: %w", release, err)
-	}
-	return k, nil
+	return k, Once(k.Dir, func(tmp string) error {
+		deb, err := get()
+		if err != nil {
+			return err
+		}
+		if err := program.Run("dpkg-deb", "-x", deb, tmp); err != nil {
+			return err
+		}
+		err = program.Run("depmod", "-b", tmp, release)
+		return err
+	})
 }

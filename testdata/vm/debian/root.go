@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fitout/testdata/program"
 )
 
 // rootFormat is part of the cached roots' names: raise it when they are made
@@ -29,32 +31,27 @@ func Root(packages ...string) (string, error) {
 	slices.Sort(packages)
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{rootFormat, Suite}, packages...), "\n")))
 	file := filepath.Join(dir, fmt.Sprintf("root-%x.tar", sum[:8]))
-	unlock, err := Lock(filepath.Base(file))
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(file); err == nil {
-		return file, nil
-	}
+	return file, Once(file, func(tmp string) error { return makeRoot(tmp, packages) })
+}
+
+// makeRoot lets mmdebstrap make the archive.
+func makeRoot(file string, packages []string) error {
 	if os.Getuid() != 0 {
-		return "", errors.New("a Debian root with its packages configured is made by root only: run this as root")
+		return errors.New("a Debian root with its packages configured is made by root only: run this as root")
 	}
 	sources, err := sources()
 	if err != nil {
-		return "", err
+		return err
 	}
-	tmp := filepath.Join(dir, ".new-"+filepath.Base(file))
-	defer os.Remove(tmp)
 	args := []string{"--quiet", "--format=tar", "--mode=root", "--variant=minbase", "--include=" + strings.Join(packages, ","), `--aptopt=Acquire::Languages "none"`}
 	for _, glob := range leftOut {
 		args = append(args, "--dpkgopt=path-exclude="+glob)
 	}
-	args = append(args, "--customize-hook=rm -rf $1/var/lib/apt/lists/* $1/var/cache/apt/* $1/var/log/*", Suite, tmp)
-	if _, err := run("", "mmdebstrap", append(args, sources...)...); err != nil {
-		return "", fmt.Errorf("making a Debian root takes mmdebstrap (make deps): %w", err)
+	args = append(args, "--customize-hook=rm -rf $1/var/lib/apt/lists/* $1/var/cache/apt/* $1/var/log/*", Suite, file)
+	if err := program.Run("mmdebstrap", append(args, sources...)...); err != nil {
+		return fmt.Errorf("making a Debian root takes mmdebstrap (make deps): %w", err)
 	}
-	return file, os.Rename(tmp, file)
+	return nil
 }
 
 // Suite is the Debian release that machines are made of.
@@ -63,7 +60,7 @@ const Suite = "bookworm"
 // sources are the lines of sources.list for this machine's own mirror.
 func sources() ([]string, error) {
 	for try := 0; ; try++ {
-		out, err := run("", "apt-get", "indextargets", "--format", "$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+		out, err := program.Output("apt-get", "indextargets", "--format", "$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +77,7 @@ func sources() ([]string, error) {
 			return nil, fmt.Errorf("apt has no index of Debian %s: these machines are made on Debian 12", Suite)
 		}
 		// A machine that has nothing yet has no index.
-		if _, err := run("", "apt-get", "update"); err != nil {
+		if err := program.Run("apt-get", "update"); err != nil {
 			return nil, err
 		}
 	}
