@@ -41,5 +41,6 @@ func TestNextBootIsTheStagedKernelBeforeTheDefault(t *testing.T) {
 	fallback := host.Kernel{Release: "4", Roles: []host.Role{host.Fallback}}
 	require.Equal(t, staged, host.NextBoot([]host.Kernel{running, byDefault, staged, fallback}))
 	require.Equal(t, byDefault, host.NextBoot([]host.Kernel{running, fallback, byDefault}))
+	require.Equal(t, running, host.NextBoot([]host.Kernel{running, staged}, host.Blocked{GateResult: host.GateResult{Kernel: "3"}}), "it will not be final")
 	require.Equal(t, running, host.NextBoot([]host.Kernel{running, fallback}))
 }

@@ -104,7 +104,9 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	}
 	// A record that is damaged is told by the boot check and by the gate.
 	kept, _ := host.ReadKept(e.Node, facts.StateDir)
-	next := host.NextBoot(kernels).Release
+	armed, blocked := host.GateState(e.Node, facts)
+	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
+	next := host.NextBoot(kernels, blocked...).Release
 	for _, r := range records {
 		ds := e.driverStatus(kept, kernels, devices, loaded, r)
 		if up, err := host.ReadUpgrade(e.Node, facts.StateDir, r.Driver.Name); err == nil {
@@ -115,8 +117,6 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	}
 	// A settings file that is not valid is told by the verbs that need it.
 	st.Store, _ = e.Store()
-	armed, blocked := host.GateState(e.Node, facts)
-	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
 	if err := host.UpgradeLeftover(e.Node); err != nil {
 		st.Leftover = err.Error()
 	}

@@ -22,15 +22,22 @@ func (h *Host) Kernels(ctx context.Context) ([]Kernel, error) {
 	return installedKernels(h.n, running), nil
 }
 
-// NextBoot is the kernel that boots next: a staged one before the default, and
-// the first, which runs, where no other waits. There is at least one.
-func NextBoot(kernels []Kernel) Kernel {
+// NextBoot is the kernel that boots next: a staged one that was not refused before
+// the default, and the first, which runs, where no other waits. There is at least
+// one.
+func NextBoot(kernels []Kernel, refused ...Blocked) Kernel {
 	for _, role := range []Role{Staged, Next} {
-		if i := slices.IndexFunc(kernels, func(k Kernel) bool { return slices.Contains(k.Roles, role) }); i >= 0 {
-			return kernels[i]
+		for _, k := range kernels {
+			if slices.Contains(k.Roles, role) && (role != Staged || !isRefused(refused, k.Release)) {
+				return k
+			}
 		}
 	}
 	return kernels[0]
+}
+
+func isRefused(refused []Blocked, release string) bool {
+	return slices.ContainsFunc(refused, func(b Blocked) bool { return b.Kernel == release })
 }
 
 // runningKernel is uname -r and its module directory; Dir is named also when

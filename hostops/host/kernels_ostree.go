@@ -83,7 +83,7 @@ func deployments(n *hostops.Node) []deployment {
 func deploymentWaiting(n *hostops.Node, refused []Blocked) bool {
 	return bootedDeployment(n) != "" && slices.ContainsFunc(deployments(n), func(d deployment) bool {
 		if slices.Contains(d.roles, Staged) {
-			return !slices.ContainsFunc(refused, func(b Blocked) bool { return b.Kernel == d.release })
+			return !isRefused(refused, d.release)
 		}
 		return slices.Contains(d.roles, Next) && !slices.Contains(d.roles, Running)
 	})
