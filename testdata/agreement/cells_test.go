@@ -40,9 +40,7 @@ const asJudged = "as judged"
 
 // dummy makes a row of the kernel's own dummy.ko, changed.
 func dummy(change func(m *material, b []byte) []byte) func(*material, string) files {
-	return func(m *material, release string) files {
-		return files{"dummy.ko": change(m, m.debian(m.kernel(release), "dummy"))}
-	}
+	return packedDummy("dummy.ko", change)
 }
 
 // packedDummy is the same under another file name.

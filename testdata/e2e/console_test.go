@@ -73,7 +73,9 @@ done) </dev/null >/dev/null 2>&1 &`)
 			return code == 0
 		}, patience, 300*time.Millisecond, "no runner was held")
 	}
-	return held, func() { n.Run("kill -CONT $(cat /tmp/held)") }
+	free = func() { n.Run("kill -CONT $(cat /tmp/held)") }
+	n.t.Cleanup(free)
+	return held, free
 }
 
 // printk is the level up to which the kernel writes on the console.
@@ -160,11 +162,7 @@ func TestConsoleIsSharedWithTheKernelAndASecondPerson(t *testing.T) {
 		before := n.state()
 		n.types("clear; fitout; echo ended with $?" + vm.Enter)
 		toThePlan(n)
-		held, free := n.holdRun()
-		defer free()
-		n.types("run" + vm.Enter)
-		require.NoError(t, n.Console.WaitFor("7/7 Running", patience))
-		held()
+		free := runHeld(n)
 		n.types(vm.CtrlC)
 		n.sees("It stops after this step", patience)
 		free()
@@ -179,11 +177,7 @@ func TestConsoleIsSharedWithTheKernelAndASecondPerson(t *testing.T) {
 		n := machine.on(t)
 		n.types("clear; fitout" + vm.Enter)
 		toThePlan(n)
-		held, free := n.holdRun()
-		defer free()
-		n.types("run" + vm.Enter)
-		require.NoError(t, n.Console.WaitFor("7/7 Running", patience))
-		held()
+		free := runHeld(n)
 
 		two := n.onSecond("fitout")
 		shown := two.screen("A run is in progress")
@@ -227,4 +221,14 @@ func toThePlan(n node) {
 	n.types(n.digitOf("Load now only"))
 	n.types(vm.Enter)
 	n.sees("type  run", patience)
+}
+
+// runHeld types the word that starts the run, and returns when the run is held.
+func runHeld(n node) (free func()) {
+	n.t.Helper()
+	held, free := n.holdRun()
+	n.types("run" + vm.Enter)
+	require.NoError(n.t, n.Console.WaitFor("7/7 Running", patience))
+	held()
+	return free
 }

@@ -99,9 +99,12 @@ func (f *faults) chosen(every int) []point {
 	}
 	slices.SortFunc(all, func(a, b point) int { return a.n() - b.n() })
 	if every == 0 {
-		return slices.DeleteFunc(all, func(p point) bool {
-			return !slices.Contains([]string{"unload prepared", "load ok", "install-binary prepared"}, p.step+" "+p.state) || p.boundary() != (p.state == "ok")
+		moments := []string{"unload prepared", "load ok", "install-binary prepared"}
+		sample := slices.DeleteFunc(all, func(p point) bool {
+			return !slices.Contains(moments, p.step+" "+p.state) || p.boundary() != (p.state == "ok")
 		})
+		require.Len(f.t, sample, len(moments))
+		return sample
 	}
 	var out []point
 	steps := map[string]bool{}

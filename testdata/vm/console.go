@@ -19,15 +19,9 @@ const (
 
 // Keys as a VT220 sends them.
 const (
-	Enter  = "\r"
-	Tab    = "\t"
-	Escape = "\x1b"
-	Up     = "\x1b[A"
-	Down   = "\x1b[B"
-	Right  = "\x1b[C"
-	Left   = "\x1b[D"
-	CtrlC  = "\x03"
-	CtrlL  = "\x0c"
+	Enter = "\r"
+	CtrlC = "\x03"
+	CtrlL = "\x0c"
 )
 
 // keptLog bounds what is kept of everything that was written, in bytes.
@@ -43,26 +37,10 @@ type Console struct {
 	mirror  io.Writer     // of people
 }
 
-func newConsole(answer bool) *Console {
-	c := &Console{changed: make(chan struct{})}
-	opts := []vt10x.TerminalOption{vt10x.WithSize(Columns, Rows)}
-	if answer {
-		opts = append(opts, vt10x.WithWriter(typist{c}))
-	} else {
-		opts = append(opts, vt10x.WithWriter(io.Discard))
-	}
-	c.term = vt10x.New(opts...)
-	return c
-}
-
-// typist writes the terminal's own answers to the line. The terminal asks for
-// it while the console is being written to, hence the goroutine.
-type typist struct{ c *Console }
-
-func (t typist) Write(p []byte) (int, error) {
-	answer := string(p)
-	go t.c.Type(answer)
-	return len(p), nil
+// newConsole is a terminal that answers no query (cursor position, …), like a
+// real serial line with nobody on it.
+func newConsole() *Console {
+	return &Console{changed: make(chan struct{}), term: vt10x.New(vt10x.WithSize(Columns, Rows), vt10x.WithWriter(io.Discard))}
 }
 
 // attach connects the console to the serial port of a machine that starts.

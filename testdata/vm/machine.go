@@ -85,7 +85,7 @@ func New(cfg Config) (*Machine, error) {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	return &Machine{cfg: cfg, dir: dir, Console: newConsole(cfg.AnswerQueries)}, nil
+	return &Machine{cfg: cfg, dir: dir, Console: newConsole()}, nil
 }
 
 // Boot starts the machine with a kernel that is installed on it, and waits
@@ -127,10 +127,10 @@ func (m *Machine) start(root string, boot Boot) error {
 		if err := m.startQEMU(m.cfg.qemuArgs(m.dir, root, boot)); err != nil {
 			return err
 		}
-		// A machine that hangs in the emulator's own start is started once more;
-		// nothing that is under test has run by then.
+		// A machine that hangs in its first boot is started once more: it is the
+		// emulator then, for nothing that is under test has run.
 		err := m.waitUp(start)
-		if !errors.Is(err, errNotUp) || try == 1 {
+		if !errors.Is(err, errNotUp) || try == 1 || len(m.Boots) > 0 {
 			return err
 		}
 		m.kill()

@@ -23,12 +23,7 @@ func insert(path, params string, l *agreement.Load) error {
 		return err
 	}
 	if module.Sniff(data) == module.Plain {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return unix.FinitModule(int(f.Fd()), params, 0)
+		return finit(path, params, 0)
 	}
 	raw := try(path, l.Module, 0)
 	l.Raw, l.Kernel = word(raw), word(try(path, l.Module, unix.MODULE_INIT_COMPRESSED_FILE))
@@ -48,12 +43,7 @@ func insert(path, params string, l *agreement.Load) error {
 	if _, err := io.Copy(w, r); err != nil {
 		return raw
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.FinitModule(int(f.Fd()), params, 0)
+	return finit(fmt.Sprintf("/proc/self/fd/%d", fd), params, 0)
 }
 
 // insertBeside unpacks to a labelled file: SELinux gives memory a label of its own.
@@ -72,26 +62,26 @@ func insertBeside(path, params string, plain io.Reader) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.FinitModule(int(f.Fd()), params, 0)
+	return finit(file, params, 0)
 }
 
-// try loads a packed file and takes the module out at once.
-func try(path, name string, flags int) error {
+// finit is finit_module(2).
+func finit(path, params string, flags int) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", flags); err != nil {
-		return err
+	return unix.FinitModule(int(f.Fd()), params, flags)
+}
+
+// try loads a packed file and takes the module out at once.
+func try(path, name string, flags int) error {
+	err := finit(path, "", flags)
+	if err == nil {
+		remove(name)
 	}
-	remove(name)
-	return nil
+	return err
 }
 
 // word is an errno's name, "ok" for none.

@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,10 +24,10 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.buf.Write(p)
 }
 
-func (s *screen) has(text string) bool {
+func (s *screen) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bytes.Contains(s.buf.Bytes(), []byte(text))
+	return s.buf.String()
 }
 
 // What make demo does, seen from a person's terminal: the command is typed at
@@ -50,7 +50,7 @@ func TestConsoleIsOpenedOnATerminal(t *testing.T) {
 	}()
 	has := func(text string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return s.has(text) }, 4*time.Minute, 100*time.Millisecond, "%q; so far:\n%s", text, s.buf.String())
+		require.Eventually(t, func() bool { return strings.Contains(s.String(), text) }, 4*time.Minute, 100*time.Millisecond, "%q; so far:\n%s", text, &s)
 	}
 	has("typed-42")
 	_, err = tty.WriteString("echo by-hand-$((6 * 9))\r")
@@ -62,9 +62,7 @@ func TestConsoleIsOpenedOnATerminal(t *testing.T) {
 }
 
 func TestWithoutATerminalItAsksForACommand(t *testing.T) {
-	cmd := exec.Command("../run", "--bare")
-	cmd.Env = os.Environ()
-	out, err := cmd.CombinedOutput()
+	out, err := exec.Command("../run", "--bare").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "standard input is no terminal: use --command CMD")
 }

@@ -133,7 +133,7 @@ func (o options) config(work string) (vm.Config, error) {
 	}
 	return vm.Config{
 		Kernel: kernel, RemoveModules: o.remove, Devices: o.devices, Cmdline: o.cmdline, Memory: o.memory,
-		Tools: map[string]string{"fitout": o.fitout}, Files: map[string]string{}, AnswerQueries: false,
+		Tools: map[string]string{"fitout": o.fitout}, Files: map[string]string{},
 	}, nil
 }
 
