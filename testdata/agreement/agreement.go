@@ -23,6 +23,8 @@ type Cell struct {
 	// Disable switches module loading off for the rest of the boot
 	// (kernel.modules_disabled) before the cell is judged.
 	Disable bool
+	// Modprobe asks the host's modprobe for its own modules of these names first.
+	Modprobe bool
 }
 
 // Who asks: root; root without CAP_SYS_MODULE; root in a SELinux domain that may
@@ -67,8 +69,8 @@ type Load struct {
 	// to the file that fitout labelled. UnlabelledCode is what fitout makes of it.
 	Labelled                   bool
 	Unlabelled, UnlabelledCode string
-	// ByModprobe are the answers of modprobe to a module of the host, as it is
-	// called for a device (-b) and by a person; "" where it was not asked.
+	// ByModprobe is what modprobe made of the host's module of that name, called
+	// as for a device (-b) and as by a person, where it was asked.
 	ByModprobe ByModprobe
 	// Raw is the answer to the packed file itself, handed over as it is; Kernel
 	// the answer when the kernel was asked to unpack it

@@ -96,7 +96,7 @@ func (m *material) cell(w *imageWriter, r row, release string) agreement.Cell {
 		return placed
 	}))
 	return agreement.Cell{Name: r.name, Image: tag, Kernel: release, Modules: r.modules, Parameters: r.parameters,
-		As: r.as, Enforce: r.enforce, Disable: r.disable}
+		As: r.as, Enforce: r.enforce, Disable: r.disable, Modprobe: r.modprobe}
 }
 
 // ask boots the machine and lets it answer all cells.

@@ -29,6 +29,9 @@ type row struct {
 	// disable that SELinux is enforced, or nothing loaded any more, from this row on.
 	as               string
 	enforce, disable bool
+	// modprobe says that modprobe is asked too: it must leave the module out for a
+	// device, and the verdict must say so.
+	modprobe bool
 	// why says, of a verdict that is not the kernel's yes or no, what the
 	// kernel does and why fitout does not say so.
 	why string
@@ -203,14 +206,14 @@ var needs = []row{
 // blacklists, and what is compiled in.
 var hosts = []row{
 	{name: "on the kernel's blacklist", make: debians("ifb"), modules: []string{"ifb"}, plain: "blacklisted", plus: "blacklisted"},
-	{name: "on modprobe's blacklist, command line", make: debians("nlmon"), modules: []string{"nlmon"}, plain: "ok", plus: "ok"},
-	{name: "on modprobe's blacklist, file", make: debians("veth"), modules: []string{"veth"}, plain: "ok", plus: "ok"},
+	{name: "on modprobe's blacklist, command line", make: debians("nlmon"), modules: []string{"nlmon"}, modprobe: true, plain: "ok", plus: "ok"},
+	{name: "on modprobe's blacklist, file", make: debians("veth"), modules: []string{"veth"}, modprobe: true, plain: "ok", plus: "ok"},
 	{name: "a built-in's name", make: named("mousedev"), modules: []string{"mousedev"}, plain: "builtin", plus: "builtin"},
 	{name: "a built-in's name that the kernel does not watch", make: named("pps_core"), modules: []string{"pps_core"}, plain: "builtin", plus: "builtin",
 		why: "the kernel refuses a name only when it stands in /sys/module, and built-ins without parameters do not; the built-in code stays all the same, and nothing is replaced"},
 }
 
-// blacklists are what these rows find on the machine.
+// blacklistWords and blacklistFile are what these rows find on the machine.
 const blacklistWords = "module_blacklist=ifb modprobe.blacklist=nlmon"
 
 var blacklistFile = map[string]string{"/etc/modprobe.d/agreement.conf": "blacklist veth\n"}

@@ -183,7 +183,7 @@ func (p *prober) load(c agreement.Cell, k *kmod.Kernel, files []file, a *agreeme
 	var in []string
 	for _, f := range files {
 		l := agreement.Load{Module: f.module, Path: f.path}
-		if policy.ModprobeBlacklisted[f.module] != "" || slices.Contains(policy.Blacklisted, f.module) {
+		if c.Modprobe {
 			l.ByModprobe = byModprobe(f.module)
 		}
 		if policy.SELinux == "enforcing" {
