@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,22 +84,19 @@ func (n node) printk() string { return strings.Fields(n.ok("cat /proc/sys/kernel
 // stick, and the program for a second console.
 func consoleMachine(t *testing.T) node {
 	t.Helper()
-	dir := t.TempDir()
 	stock := kernel(t, debian.Stock)
-	stick := filepath.Join(dir, "stick")
-	require.NoError(t, os.Mkdir(stick, 0o755))
+	stick := t.TempDir()
 	build(t, images.Spec{Kernels: []debian.Kernel{stock}, Modules: []string{"e1000e"}}).archive(filepath.Join(stick, "e1000e.tar"), "3.8.7")
 	entry := images.Entry{
 		Name: "e1000e-stick", Title: "Intel PRO/1000 PCIe, from a stick", Modules: []string{"e1000e"},
 		Match:     []string{"pci:v00008086d000010D3sv*sd*bc02sc00i*"},
 		Reference: "oci-archive:/media/stick/e1000e.tar:3.8.7", Licence: "gpl",
 	}
-	return node{t, vm.Start(t, vm.Config{
+	return start(t, vm.Config{
 		Kernel: stock, RemoveModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"},
-		Tools: map[string]string{"fitout": fitout, "console": tool(t, dir, "fitout/testdata/e2e/console")},
 		Media: map[string]string{"stick": stick},
 		Files: map[string]string{"/etc/fitout/catalog.d/stick.yaml": images.Catalog(entry)},
-	})}
+	}, "console")
 }
 
 // The kernel talks while the wizard is on its console, the screen is killed, and

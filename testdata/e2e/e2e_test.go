@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,10 +36,23 @@ type node struct {
 	*vm.Machine
 }
 
-func start(t *testing.T, cfg vm.Config) node {
+// start boots a machine with fitout, and with programs of this directory.
+func start(t *testing.T, cfg vm.Config, programs ...string) node {
 	t.Helper()
 	cfg.Tools = map[string]string{"fitout": fitout}
+	dir := t.TempDir()
+	for _, name := range programs {
+		cfg.Tools[name] = tool(t, dir, "fitout/testdata/e2e/"+name)
+	}
 	return node{t, vm.Start(t, cfg)}
+}
+
+// tool builds a program of testdata for the machine.
+func tool(t *testing.T, dir, pkg string) string {
+	t.Helper()
+	file := filepath.Join(dir, filepath.Base(pkg))
+	require.NoError(t, program.Build(file, pkg))
+	return file
 }
 
 // on is the same machine in a sub-test.

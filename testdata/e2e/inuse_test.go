@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -33,23 +32,20 @@ func (n node) take(code int, id, module, risks string) string {
 // risk is not force.
 func TestCardInUseIsNotTakenAway(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	stock := kernel(t, debian.Stock)
-	stick := filepath.Join(dir, "stick")
-	require.NoError(t, os.Mkdir(stick, 0o755))
+	stick := t.TempDir()
 	for _, module := range []string{"e1000e", "nvme", "virtio_pci", "e1000"} {
 		build(t, images.Spec{Kernels: []debian.Kernel{stock}, Modules: []string{module}, Licence: "none",
 			Change: func(_, _ string, data []byte) ([]byte, error) { return images.OtherBuild(data) },
 		}).archive(filepath.Join(stick, module+".tar"), "1")
 	}
-	machine := node{t, vm.Start(t, vm.Config{
+	machine := start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"e1000e", "nvme", "e1000", "vfio_pci", "vfio_iommu_type1", "virtio_pci"}, Memory: 512, Snapshots: true,
 		Cmdline: "intel_iommu=on iommu=pt",
 		Devices: []string{"intel-iommu", "e1000e,netdev=lan,addr=05.0", "nvme,serial=one,addr=06.0,drive=data", "e1000,addr=07.0"}, Networks: []string{"lan"},
 		Disks: []string{"data"},
-		Tools: map[string]string{"fitout": fitout, "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
 		Media: map[string]string{"stick": stick},
-	})}
+	}, "fingerprint")
 	// refused says that nothing was changed, and what was said.
 	refused := func(n node, code int, id, module, risks string) string {
 		before := n.bindings()

@@ -73,11 +73,10 @@ func TestLineLostInAPullAndInALoad(t *testing.T) {
 		Name: "e1000e-image", Title: "Intel PRO/1000 PCIe", Modules: []string{"e1000e"}, Match: []string{"pci:v00008086d000010D3sv*sd*bc02sc00i*"},
 		Reference: images.GuestHost + "/drivers/e1000e:1", Licence: "gpl",
 	})
-	machine := node{t, vm.Start(t, vm.Config{
+	machine := start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"e1000e", "virtio_net"}, RemoveModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"},
 		Registry: slow(t, registry.Addr, 50_000), Files: files, Memory: 512,
-		Tools: map[string]string{"fitout": fitout, "console": tool(t, t.TempDir(), "fitout/testdata/e2e/console")},
-	})}
+	}, "console")
 	pulling := func(n node) {
 		require.Eventually(n.t, func() bool {
 			out, _ := n.Run("find /var/lib/fitout/store -size +64k 2>/dev/null")

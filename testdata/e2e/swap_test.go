@@ -1,34 +1,20 @@
 package e2e_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"fitout/testdata/images"
-	"fitout/testdata/program"
 	"fitout/testdata/vm"
 	"fitout/testdata/vm/debian"
 )
-
-// tool builds a program of testdata for the machine.
-func tool(t *testing.T, dir, pkg string) string {
-	t.Helper()
-	file := filepath.Join(dir, filepath.Base(pkg))
-	require.NoError(t, program.Build(file, pkg))
-	return file
-}
 
 // faultsMachine has a card with the kernel's own driver, and on a stick another
 // build of it with firmware: a run swaps the driver, loads it and keeps it.
 func faultsMachine(t *testing.T) node {
 	t.Helper()
-	dir := t.TempDir()
 	stock := kernel(t, debian.Stock)
-	stick := filepath.Join(dir, "stick")
-	require.NoError(t, os.Mkdir(stick, 0o755))
+	stick := t.TempDir()
 	build(t, images.Spec{Kernels: []debian.Kernel{stock}, Modules: []string{"e1000e"}, Firmware: map[string]string{"intel/e1000e.bin": "firmware"},
 		Change: func(_, _ string, data []byte) ([]byte, error) { return images.OtherBuild(data) },
 	}).archive(filepath.Join(stick, "e1000e.tar"), "3.8.7")
@@ -37,16 +23,14 @@ func faultsMachine(t *testing.T) node {
 		Match:     []string{"pci:v00008086d000010D3sv*sd*bc02sc00i*"},
 		Reference: "oci-archive:/media/stick/e1000e.tar:3.8.7", Licence: "gpl",
 	}
-	n := node{t, vm.Start(t, vm.Config{
+	return start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"e1000e"}, Devices: []string{"e1000e,addr=05.0"}, Memory: 512, Snapshots: true,
-		Tools: map[string]string{"fitout": fitout, "hold": tool(t, dir, "fitout/testdata/e2e/hold"), "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
 		Media: map[string]string{"stick": stick},
 		Files: map[string]string{"/etc/fitout/catalog.d/stick.yaml": images.Catalog(entry),
 			"/etc/local.d/README": "run at boot: *.start\n",
 			"/root/answers.yaml": answer{id: e1000eID, driver: "e1000e-stick", when: "load-now+persist", licence: "gpl"}.file() +
 				"acceptRisks: [unsigned-module]\n"},
-	})}
-	return n
+	}, "hold", "fingerprint")
 }
 
 // fingerprint is all that a run may change, file by file.
