@@ -174,6 +174,7 @@ type part struct {
 }
 
 func TestKernelUpgradesOnDebian(t *testing.T) {
+	t.Parallel()
 	k := someKernels(t)
 	h := start(t, k)
 	require.Equal(t, k.first.Release, h.ok("uname -r"))

@@ -12,6 +12,7 @@ import (
 )
 
 func TestUpgradePastTheGateOnDebian(t *testing.T) {
+	t.Parallel()
 	k := someKernels(t)
 	h := start(t, k)
 	h.ok("rmdir /etc/modprobe.d") // a directory that fitout has to make itself

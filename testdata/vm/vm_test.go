@@ -18,6 +18,7 @@ import (
 
 // The machine is what the tests on it take for granted: one boot, many claims.
 func TestMachine(t *testing.T) {
+	t.Parallel()
 	kernel, err := debian.Newest(debian.Stock)
 	require.NoError(t, err)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from the host") }))
@@ -80,6 +81,7 @@ func TestMachine(t *testing.T) {
 }
 
 func TestMachineBootsTheOtherKernelThatIsInstalled(t *testing.T) {
+	t.Parallel()
 	stock, err := debian.Newest(debian.Stock)
 	require.NoError(t, err)
 	plus, err := debian.Newest(debian.Plus)
