@@ -40,7 +40,7 @@ func TestCardInUseIsNotTakenAway(t *testing.T) {
 		}).archive(filepath.Join(stick, module+".tar"), "1")
 	}
 	machine := start(t, vm.Config{
-		Kernel: stock, OnlyModules: []string{"e1000e", "nvme", "e1000", "vfio_pci", "vfio_iommu_type1", "virtio_pci"}, Memory: 512, Snapshots: true,
+		Kernel: stock, OnlyModules: []string{"e1000e", "nvme", "e1000", "vfio_pci", "vfio_iommu_type1", "virtio_pci"}, Memory: 512,
 		Cmdline: "intel_iommu=on iommu=pt",
 		Devices: []string{"intel-iommu", "e1000e,netdev=lan,addr=05.0", "nvme,serial=one,addr=06.0,drive=data", "e1000,addr=07.0"}, Networks: []string{"lan"},
 		Disks: []string{"data"},
