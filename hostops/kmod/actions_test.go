@@ -334,10 +334,10 @@ func TestHalfLoadedModuleIsNotTouchedAgain(t *testing.T) {
 
 // The child's protocol, by the test binary playing fitout.
 func TestLoadChildSaysWhatTheKernelAnswered(t *testing.T) {
-	n := newNode(t)
 	if at := os.Getenv("KMOD_TEST_CHILD_ROOT"); at != "" {
 		os.Exit(kmod.LoadChild(hostops.At(at, nil)))
 	}
+	n := newNode(t)
 	answer := func(p string) string {
 		f, err := n.Open(p)
 		require.NoError(t, err)

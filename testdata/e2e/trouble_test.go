@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,15 +16,9 @@ import (
 // troubleImage is an image with a module that goes wrong on demand.
 func troubleImage(t *testing.T, release string) imageOf {
 	t.Helper()
-	headers, err := debian.Headers(release)
+	built, err := debian.Build(release, os.DirFS("trouble"))
 	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("trouble")))
-	out, err := exec.Command("make", "-C", headers, "M="+dir, "modules").CombinedOutput()
-	require.NoError(t, err, "building modules takes gcc, make and libelf1 (make deps): %s", out)
-	ko, err := os.ReadFile(filepath.Join(dir, "trouble.ko"))
-	require.NoError(t, err)
-	return build(t, images.Spec{Licence: "none", Extra: map[string]string{"opt/lib/modules/" + release + "/extra/trouble.ko": string(ko)}})
+	return build(t, images.Spec{Licence: "none", Extra: map[string]string{"opt/lib/modules/" + release + "/extra/trouble.ko": string(built["trouble.ko"])}})
 }
 
 // troubled applies the image with the place where it goes wrong.
@@ -47,16 +40,13 @@ acceptRisks: [unsigned-module]
 // not waited for without end, and the way on is said.
 func TestModuleThatCrashesOrHangsIsNamed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	stock := kernel(t, debian.Stock)
-	stick := filepath.Join(dir, "stick")
-	require.NoError(t, os.Mkdir(stick, 0o755))
+	stick := t.TempDir()
 	troubleImage(t, stock.Release).archive(filepath.Join(stick, "trouble.tar"), "1")
-	machine := node{t, vm.Start(t, vm.Config{
+	machine := start(t, vm.Config{
 		Kernel: stock, OnlyModules: []string{"nvme"}, Devices: []string{"e1000e,addr=05.0"}, Memory: 512, Snapshots: true,
-		Tools: map[string]string{"fitout": fitout, "fingerprint": tool(t, dir, "fitout/testdata/e2e/fingerprint")},
 		Media: map[string]string{"stick": stick},
-	})}
+	}, "fingerprint")
 	machine.troubled(0, "", "")
 	machine.ok("fitout rollback " + machine.lastRun() + " --yes; sync")
 	before := machine.fingerprint()

@@ -18,9 +18,6 @@ func (m *Machine) Restore(name string) error {
 	return nil
 }
 
-// Forget deletes a snapshot.
-func (m *Machine) Forget(name string) error { return m.monitor("delvm " + name) }
-
 // monitor runs a command of QEMU's monitor for people, which says nothing when
 // all is well.
 func (m *Machine) monitor(command string) error {
