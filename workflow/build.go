@@ -227,7 +227,7 @@ func (b *builder) fetch(c choice) {
 		b.add("fetch", &actions.Fetch{
 			Reference: inv.Reference, Digest: inv.Digest, Dir: c.examined.Stores[release], Size: inv.Bytes,
 			Want:      inv.Want(),
-			AuthFiles: b.e.authFiles(b.a), PlainHTTP: b.e.PlainHTTP, Via: via,
+			AuthFiles: b.e.authFiles(b.a), PlainHTTP: b.e.PlainHTTP || slices.Contains(b.a.AcceptRisks, "plain-http"), Via: via,
 		})
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
 
 	"fitout/catalog"
@@ -66,10 +68,16 @@ func keep(t *testing.T, e *workflow.Engine) {
 	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: answers.Persist}}
 	a.AcceptRisks = []string{"unsure-verdict"}
 	a.Licences = []answers.Licence{{ID: "gpl", Digest: licenceDigest(), Accepted: true, By: "ops@example.com"}}
+	recordTerms(t, e, a)
+	carryOut(t, e, a)
+}
+
+// recordTerms notes the accepted licences on the node, as the start of a run does.
+func recordTerms(t *testing.T, e *workflow.Engine, a *answers.Answers) {
+	t.Helper()
 	accepted, err := json.Marshal(a.Licences)
 	require.NoError(t, err)
-	require.NoError(t, e.Node.WriteFile(e.StateDir()+"/licences.json", accepted, 0o600)) // as the start of a run records it
-	carryOut(t, e, a)
+	require.NoError(t, e.Node.WriteFile(e.StateDir()+"/licences.json", accepted, 0o600))
 }
 
 // kept keeps e100 from a registry that has it for the node's own kernel.
@@ -131,6 +139,28 @@ func TestGateTakesNoBuildUnderTermsThatNobodyAccepted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e.Node.WriteFile(e.StateDir()+"/licences.json", accepted, 0o600))
 	out.Reset()
+	require.NoError(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), out.String())
+}
+
+// What was accepted of a registry when the driver was kept holds for its later
+// builds; the hook is another process, and nobody tells it again.
+func TestGateReadsARegistryWithoutTLSWhereThatWasAccepted(t *testing.T) {
+	tag, err := name.NewTag(newCounted(t).host+"/drivers/e100:1", name.Insecure)
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(tag, built(t, nodes.Release, nodes.Release, "e100")))
+	e := engineOn(t)
+	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
+		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
+	}
+	a := accepting(answersFor(tag.String(), answers.Persist), "e100")
+	_, err = e.Plan(t.Context(), a, nil)
+	require.ErrorContains(t, err, "plain HTTP", "nobody allowed it yet")
+	a.AcceptRisks = append(a.AcceptRisks, "plain-http")
+	recordTerms(t, e, a)
+	carryOut(t, e, a)
+
+	require.NoError(t, remote.Write(tag, built(t, nodes.Release, newer, "e100")))
+	var out bytes.Buffer
 	require.NoError(t, e.Hook(t.Context(), []string{"kernel-preinst", newer}, &out), out.String())
 }
 

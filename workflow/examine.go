@@ -237,6 +237,13 @@ func (e *Engine) ImageOptions(authFiles ...string) (image.Options, error) {
 	return opts, err
 }
 
+// imageOptions say how the images of a question are read.
+func (e *Engine) imageOptions(q question) (image.Options, error) {
+	opts, err := e.ImageOptions(q.authFiles...)
+	opts.PlainHTTP = opts.PlainHTTP || slices.Contains(q.accepted, "plain-http")
+	return opts, err
+}
+
 // ImageError gives an image error its exit code.
 func ImageError(reference string, err error) error {
 	var ie *image.Error

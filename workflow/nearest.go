@@ -65,7 +65,7 @@ func (p *publisher) tags(ctx context.Context, repository image.Reference) tagLis
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTags)
 	defer cancel()
-	opts, err := p.e.ImageOptions(p.q.authFiles...)
+	opts, err := p.e.imageOptions(p.q)
 	var list tagList
 	if list.err = err; err == nil {
 		list.tags, list.err = image.ListTags(ctx, repository, opts)

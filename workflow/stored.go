@@ -49,7 +49,7 @@ func (e *Engine) store(ctx context.Context, s *Survey, q question, release, refe
 		}
 		damage = err
 	}
-	opts, err := e.ImageOptions(q.authFiles...)
+	opts, err := e.imageOptions(q)
 	if err != nil {
 		return &stored{err: err}
 	}

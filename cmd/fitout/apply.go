@@ -91,7 +91,6 @@ func (a *app) resolve(ctx context.Context, file string) (*plan.Plan, error) {
 	if a.plainHTTP && !slices.Contains(ans.AcceptRisks, "plain-http") {
 		ans.AcceptRisks = append(ans.AcceptRisks, "plain-http")
 	}
-	e.PlainHTTP = slices.Contains(ans.AcceptRisks, "plain-http")
 	e.Locked = a.applyOptions.locked
 	return e.Plan(ctx, ans, a.fetchProgress())
 }
