@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"fitout/catalog/image"
 	"fitout/hostops/host"
@@ -169,7 +170,15 @@ func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, err
 				return k, nil
 			}
 		}
-		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "", "no kernel %s below %s", release, osRoot)
+		hint := "name the directory that holds lib/modules or usr/lib/modules of the other OS"
+		var found []string
+		for _, k := range host.RootKernels(e.Node, osRoot) {
+			found = append(found, k.Release)
+		}
+		if len(found) > 0 {
+			hint = "name one of: " + strings.Join(found, ", ")
+		}
+		return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", hint, "%s", strings.TrimSpace("below "+osRoot+" is no kernel "+release))
 	}
 	if release == "" {
 		return host.NextBoot(s.Kernels), nil
@@ -182,7 +191,7 @@ func (e *Engine) pickKernel(s *Survey, release, osRoot string) (host.Kernel, err
 	if dir := "/lib/modules/" + release; e.Node.Exists(dir + "/modules.dep") {
 		return host.Kernel{Release: release, OSRoot: "/", Dir: dir}, nil
 	}
-	return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "name one of: "+fmt.Sprint(s.releases()), "this node has no kernel %s", release)
+	return host.Kernel{}, stopf(ExitNoMatch, "no-kernel", "name one of: "+strings.Join(s.releases(), ", "), "this node has no kernel %s", release)
 }
 
 // buildOf is a kept driver's build for a kernel, empty when there is none.

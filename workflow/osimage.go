@@ -21,6 +21,8 @@ var kernelPlaces = []string{"lib/modules", "usr/lib/modules", "boot", "lib/firmw
 // done removes what was unpacked, and changes nothing else on the node.
 func (e *Engine) OSImage(ctx context.Context, reference string) (osRoot string, done func(), err error) {
 	done = func() {}
+	given := reference
+	reference = e.osFile(given)
 	if dir := e.Node.Path(reference); filepath.IsAbs(reference) && hasModules(dir) {
 		return reference, done, nil
 	}
@@ -35,17 +37,30 @@ func (e *Engine) OSImage(ctx context.Context, reference string) (osRoot string, 
 	case filepath.IsAbs(reference) && form == "ext":
 		err = e.undump(ctx, reference, dir)
 	default:
-		err = e.fetchOS(ctx, reference, dir)
+		err = e.fetchOS(ctx, given, dir)
 	}
 	if err == nil && !hasModules(dir) {
 		err = stopf(ExitNoMatch, "no-kernel", "name the image of an operating system, as the upgrade would use it",
-			"%s has no kernel modules below /lib/modules or /usr/lib/modules", reference)
+			"%s has no kernel modules below /lib/modules or /usr/lib/modules", given)
 	}
 	if err != nil {
 		done()
 		return "", func() {}, err
 	}
 	return e.Node.NodePath(dir), done, nil
+}
+
+// osFile is the node path of a file or directory that is given below the working
+// directory, as a person types it; what is none stays as it is.
+func (e *Engine) osFile(reference string) string {
+	file, err := filepath.Abs(reference)
+	if _, missing := os.Stat(file); filepath.IsAbs(reference) || err != nil || missing != nil {
+		return reference
+	}
+	if on := e.Node.NodePath(file); e.Node.Path(on) == file {
+		return on
+	}
+	return reference // of this machine, and not of the recorded node
 }
 
 func hasModules(root string) bool {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -144,6 +145,9 @@ func (a *app) checkVerb() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "Would every kept driver, and every device bound now, have a driver on that kernel?", Args: cobra.NoArgs,
 		RunE: a.reads(func(cmd *cobra.Command, _ []string, e *workflow.Engine) error {
+			if osRoot != "" && osImage != "" {
+				return usageError{errors.New("--os-root and --os-image are two places for one kernel: give one of them")}
+			}
 			if osImage != "" {
 				root, done, err := e.OSImage(cmd.Context(), osImage)
 				if err != nil {
@@ -177,7 +181,6 @@ func (a *app) checkVerb() *cobra.Command {
 	c.Flags().BoolVar(&rehearse, "rehearse", false, "ask this host's upgrade gate too, dry; --kernel may then name one that is not installed")
 	c.Flags().StringVar(&osRoot, "os-root", "", "the kernel of the OS below this directory")
 	c.Flags().StringVar(&osImage, "os-image", "", "the kernel of this OS image: a container image, a squashfs file or a directory")
-	c.MarkFlagsMutuallyExclusive("os-root", "os-image")
 	return c
 }
 

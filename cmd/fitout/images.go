@@ -177,11 +177,16 @@ func (a *app) examineOne(ctx context.Context, what, device, kernel string) (*wor
 	if err != nil {
 		return nil, err
 	}
+	var may []string
+	for _, k := range s.Kernels {
+		may = append(may, k.Release)
+	}
 	if kernel != "" {
 		s.Kernels = slices.DeleteFunc(s.Kernels, func(k host.Kernel) bool { return k.Release != kernel })
 	}
 	if len(s.Kernels) == 0 {
-		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-kernel", Message: "kernel " + kernel + " cannot boot on this node"}
+		return nil, &workflow.Error{Exit: workflow.ExitNoMatch, Code: "no-kernel", Message: "kernel " + kernel + " cannot boot on this node",
+			Hint: "name one of: " + strings.Join(slices.Compact(may), ", ") + "; for another kernel: fitout image inspect IMAGE --kernel " + kernel}
 	}
 	kind := workflow.Kind{}
 	for _, k := range s.Kinds {
