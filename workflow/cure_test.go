@@ -23,6 +23,7 @@ import (
 	"fitout/workflow"
 	"fitout/workflow/actions"
 	"fitout/workflow/answers"
+	"fitout/workflow/finding"
 )
 
 // newer is a kernel that is not on the node yet.
@@ -61,11 +62,11 @@ func publish(t *testing.T, r *images.Registry, release string, more ...v1.Layer)
 	require.NoError(t, r.Push(img, "drivers/e100:"+osTag+"-"+release))
 }
 
-func keep(t *testing.T, e *workflow.Engine) {
+func keep(t *testing.T, e *workflow.Engine, when answers.When) {
 	t.Helper()
 	a := answers.Default()
 	a.OSTag, a.Secrets.RegistryAuth = osTag, &answers.SecretRef{File: registryAuth}
-	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: answers.Persist}}
+	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "e100-image", When: when}}
 	a.AcceptRisks = []string{"unsure-verdict"}
 	a.Licences = []answers.Licence{{ID: "gpl", Digest: licenceDigest(), Accepted: true, By: "ops@example.com"}}
 	recordTerms(t, e, a)
@@ -88,8 +89,36 @@ func kept(t *testing.T) (*images.Registry, *workflow.Engine) {
 	t.Cleanup(r.Close)
 	publish(t, r, nodes.Release)
 	e := keptFrom(t, r)
-	keep(t, e)
+	keep(t, e, answers.Persist)
 	return r, e
+}
+
+// The publisher's name for the OS, where only the answers know it, is that of what
+// the screens offer and of what "update available" compares.
+func TestOffersAndUpdatesGoByTheOSTagOfTheAnswers(t *testing.T) {
+	r, err := images.Serve()
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	publish(t, r, nodes.Release)
+	e := keptFrom(t, r)
+	e.OSTag = osTag
+	s, err := e.Survey(t.Context())
+	require.NoError(t, err)
+	offers := e.Offers(s, s.Kinds[0])
+	require.Equal(t, r.Addr+"/drivers/e100:"+osTag+"-"+nodes.Release, offers[0].References[nodes.Release])
+
+	e.OSTag = ""
+	keep(t, e, answers.LoadNow)
+	s, err = e.Survey(t.Context())
+	require.NoError(t, err)
+	bound := 0
+	for _, d := range s.Devices {
+		if d.Driver == "e100" {
+			bound++
+			require.Equal(t, finding.StateOK, d.State, d.Address)
+		}
+	}
+	require.NotZero(t, bound)
 }
 
 func TestGateFetchesTheBuildForTheNewKernelFromTheRegistry(t *testing.T) {

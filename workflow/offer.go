@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +11,10 @@ import (
 )
 
 // vars are the template values of this node that do not depend on a kernel.
+// vars are what image references are filled in with; an empty tag is the engine's.
 func (e *Engine) vars(osTag string) catalog.Vars {
 	release, _ := e.Node.ReadFile("/etc/os-release")
-	return catalog.Vars{OSRelease: string(release), Machine: e.Node.Kernel.Machine(), OSTag: osTag}
+	return catalog.Vars{OSRelease: string(release), Machine: e.Node.Kernel.Machine(), OSTag: cmp.Or(osTag, e.OSTag)}
 }
 
 // Offers lists the catalog's drivers for a kind, best match first, with the

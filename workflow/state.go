@@ -90,7 +90,7 @@ func (l *look) bound(dev *Device, matches []catalog.Match) {
 	case rec != nil:
 		dev.State = finding.StateOK
 		for _, m := range matches {
-			ref, _, err := m.Driver.Resolve(l.release, l.e.vars(""))
+			ref, _, err := m.Driver.Resolve(l.release, l.e.vars(rec.Driver.OSTag))
 			if m.Driver.Name == rec.Driver.Name && err == nil && ref != rec.Driver.Image {
 				dev.State = finding.StateUpdate
 				dev.Findings = append(dev.Findings, finding.New("update-available", rec.Driver.Image, ref))

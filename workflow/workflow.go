@@ -27,6 +27,9 @@ type Engine struct {
 	Version string
 	// PlainHTTP lets registries be read without TLS (risk plain-http).
 	PlainHTTP bool
+	// OSTag is the OS part of image tags that the answers give, which the screens
+	// begin from; "": the node's own.
+	OSTag string
 	// Locked refuses images that the answers do not pin by digest.
 	Locked bool
 	// Scratch is a directory of this machine into which images are read instead

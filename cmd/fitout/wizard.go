@@ -61,6 +61,9 @@ func (a *app) wizard(ctx context.Context, o tui.Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Begin != nil {
+		e.OSTag = o.Begin.OSTag
+	}
 	return a.screens(ctx, e, o)
 }
 
