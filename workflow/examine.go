@@ -244,17 +244,22 @@ func (e *Engine) imageOptions(q question) (image.Options, error) {
 	return opts, err
 }
 
-// ImageError gives an image error its exit code.
+// ImageError gives an error of reading an image its exit code.
 func ImageError(reference string, err error) error {
+	return ImageFailed("reading "+reference, err)
+}
+
+// ImageFailed gives an image error its exit code; doing is what was done.
+func ImageFailed(doing string, err error) error {
 	var ie *image.Error
 	if !errors.As(err, &ie) {
-		return stopf(ExitForbidden, "image-unreadable", "", "reading %s: %v", reference, err)
+		return stopf(ExitForbidden, "image-unreadable", "", "%s: %v", doing, err)
 	}
 	hint := ie.Hint
 	if ie.Code == image.Limit && hint == "" {
 		hint = "where the image is to be trusted with more, set the limit in " + actions.SettingsFile + ": images: {limits: {NAME: NUMBER}}"
 	}
-	return &Error{Exit: imageExit(ie.Code), Code: ie.Code, Message: fmt.Sprintf("reading %s: %s", reference, ie.Error()), Hint: hint, Err: err}
+	return &Error{Exit: imageExit(ie.Code), Code: ie.Code, Message: fmt.Sprintf("%s: %s", doing, ie.Error()), Hint: hint, Err: err}
 }
 
 // imageExit maps an image error's code to the program's exit code.
@@ -264,10 +269,12 @@ func imageExit(code image.Code) int {
 		return ExitUnreachable
 	case image.Unauthorised, image.Denied:
 		return ExitPerson
-	case image.NotFound, image.TagMissing, image.NoPlatform, image.UnknownLayout, image.Ambiguous:
+	case image.NotFound, image.TagMissing, image.NoPlatform, image.UnknownLayout, image.Ambiguous, image.NoModule:
 		return ExitNoMatch
 	case image.BadReference:
 		return ExitUsage
+	case image.NotReadable, image.NotWritable:
+		return ExitFile
 	}
 	return ExitForbidden
 }

@@ -9,6 +9,8 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -19,9 +21,9 @@ import (
 // Copied is an image that was copied.
 type Copied struct {
 	// Digest is the copy's; it is the original's unless kernels were left out.
-	Digest  string
-	Bytes   int64
-	Skipped []string // releases that were left out
+	Digest  string   `json:"digest"`
+	Bytes   int64    `json:"bytes"`
+	Skipped []string `json:"skipped"` // releases that were left out
 }
 
 // Copy fetches an image to an archive (oci-archive:FILE[:TAG]) or a layout
@@ -39,6 +41,9 @@ func Copy(ctx context.Context, ref, to Reference, releases []string, opts Option
 		return nil, err
 	}
 	defer img.Close()
+	if err := img.hasReleases(releases); err != nil {
+		return nil, err
+	}
 	dir := to.Path
 	if to.Transport == OCIArchive {
 		dir = to.Path + ".partial"
@@ -47,10 +52,24 @@ func Copy(ctx context.Context, ref, to Reference, releases []string, opts Option
 	if err != nil {
 		return nil, err
 	}
-	c := &Copied{}
+	// Two copies to one place go one after the other.
+	held, _, err := img.lockPart(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if s, err = newStore(dir); err != nil { // another one had it and is done
+		return nil, err
+	}
+	c := &Copied{Skipped: []string{}}
 	d, err := s.copyImage(ctx, img, newSelector(Want{Releases: releases, Licences: true}), c)
 	if err != nil {
 		return nil, err
+	}
+	if to.Transport == OCIArchive {
+		if err := s.only(d); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.name(d, to.Name); err != nil {
 		return nil, err
@@ -65,6 +84,55 @@ func Copy(ctx context.Context, ref, to Reference, releases []string, opts Option
 		}
 	}
 	return c, nil
+}
+
+// hasReleases says which of the kernels asked for an image with a layer for each
+// kernel does not have.
+func (img *Image) hasReleases(releases []string) error {
+	var has []string
+	for _, l := range img.manifest.Layers {
+		if r := l.Annotations[releaseAnnotation]; r != "" {
+			has = append(has, r)
+		}
+	}
+	for _, r := range releases {
+		if len(has) > 0 && !slices.Contains(has, r) {
+			return fail(NoModule, "%s has no modules for kernel %s", img.ref, r).hint("it has: %s", strings.Join(has, ", "))
+		}
+	}
+	return nil
+}
+
+// only removes what an earlier try left of another image.
+func (s *ociStore) only(d v1.Descriptor) error {
+	var m v1.Manifest
+	raw, err := os.ReadFile(s.path(d.Digest))
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the manifest: %w", err)
+	}
+	keep := map[string]bool{d.Digest.Hex: true, m.Config.Digest.Hex: true}
+	for _, l := range m.Layers {
+		keep[l.Digest.Hex] = true
+	}
+	blobs := filepath.Dir(s.path(d.Digest))
+	entries, err := os.ReadDir(blobs)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", blobs, err)
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			if err := os.Remove(filepath.Join(blobs, e.Name())); err != nil {
+				return diskError("removing a blob", err)
+			}
+		}
+	}
+	if err := os.Remove(filepath.Join(s.dir, "index.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return diskError("removing an index", err)
+	}
+	return nil
 }
 
 func (s *ociStore) copyImage(ctx context.Context, img *Image, sel *selector, c *Copied) (v1.Descriptor, error) {
@@ -122,7 +190,7 @@ func (s *ociStore) putOriginal(img *Image) (v1.Descriptor, error) {
 // used again.
 func (s *ociStore) copyBlob(ctx context.Context, img *Image, n int) error {
 	d := img.manifest.Layers[n]
-	if exists(s.path(d.Digest)) {
+	if s.holds(d.Digest) {
 		return nil
 	}
 	part := s.path(d.Digest) + ".part"
@@ -146,6 +214,19 @@ func (s *ociStore) copyBlob(ctx context.Context, img *Image, n int) error {
 		return diskError("writing "+part, err)
 	}
 	return nil
+}
+
+// holds says whether a blob is there and is what its digest promises: a stick may
+// have been pulled out while it was written.
+func (s *ociStore) holds(h v1.Hash) bool {
+	f, err := os.Open(s.path(h))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return err == nil && fmt.Sprintf("%x", sum.Sum(nil)) == h.Hex
 }
 
 // appendBlob writes the bytes of layer n from have on and checks the whole.

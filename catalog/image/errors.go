@@ -60,6 +60,12 @@ const (
 	Ambiguous Code = "ambiguous"
 	// UnknownLayout: no known place for modules in it.
 	UnknownLayout Code = "unknown-layout"
+	// NoModule: no build for a kernel that was asked for by name.
+	NoModule Code = "no-module"
+	// NotReadable: a file that goes into an image cannot be read.
+	NotReadable Code = "file-not-readable"
+	// NotWritable: the image cannot be written where it is to go.
+	NotWritable Code = "file-not-writable"
 	// UnsupportedLayout: recognised, but it cannot be used by extraction.
 	UnsupportedLayout Code = "unsupported-layout"
 	// TwoTrees: two different module trees for one kernel.

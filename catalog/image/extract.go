@@ -388,7 +388,7 @@ func diskError(doing string, err error) error {
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fail(NoSpace, "%s: the disk is full", doing).because(err).
-			hint("free space on the file system that holds the image store")
+			hint("free space on the file system that it is written to")
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -14,9 +14,10 @@ import (
 type Lint struct {
 	// Code is stable: vermagic-release, duplicate-module, mixed-machine,
 	// unsigned, dependency-outside.
-	Code          string
-	Release, Path string
-	Message       string
+	Code    string `json:"code"`
+	Release string `json:"release"`
+	Path    string `json:"path"`
+	Message string `json:"message"`
 }
 
 // moduleFiles is the modules of one release, read.

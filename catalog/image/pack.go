@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -56,17 +58,19 @@ type PackKernel struct{ Release, Dir string }
 
 // Packed is an image that was written.
 type Packed struct {
-	Digest string
-	Layers []PackedLayer
-	Lint   []Lint
+	Digest string        `json:"digest"`
+	Layers []PackedLayer `json:"layers"`
+	Lint   []Lint        `json:"lint"`
 }
 
 // PackedLayer is one layer of a packed image. Release is "" for a shared one,
 // Kind "firmware", "licences" or "" then.
 type PackedLayer struct {
-	Release, Kind, Digest string
-	Size                  int64
-	Kept                  bool // taken over from the image that was appended to
+	Release string `json:"release"`
+	Kind    string `json:"kind"`
+	Digest  string `json:"digest"`
+	Size    int64  `json:"size"`
+	Kept    bool   `json:"kept"` // taken over from the image that was appended to
 }
 
 // Pack builds a driver image of one layer a kernel release, each annotated with
@@ -80,7 +84,7 @@ func Pack(ctx context.Context, o PackOptions) (*Packed, error) {
 		return nil, diskError("making a work directory", err)
 	}
 	defer os.RemoveAll(work)
-	p := &packing{o: o, work: work, dir: rooted(or(o.DirName, "/opt"))}
+	p := &packing{o: o, work: work, dir: rooted(or(o.DirName, "/opt")), from: map[string]string{}, result: Packed{Lint: []Lint{}}}
 	if p.store, err = p.openStore(); err != nil {
 		return nil, err
 	}
@@ -107,6 +111,8 @@ type packing struct {
 	base   *Image
 	config v1.ConfigFile
 	layers []packedLayer
+	from   map[string]string // where each release's modules come from
+	seen   []string          // releases of the images to take from
 	// firmware and licences are gathered from all sources into one layer each.
 	firmware, licences []packFile
 	result             Packed
@@ -140,6 +146,11 @@ func (p *packing) addAll(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, r := range p.o.Releases {
+		if p.from[r] == "" {
+			return fail(NoModule, "no image given has modules for kernel %s", r).hint("those taken have: %s", or(strings.Join(p.seen, ", "), "none"))
+		}
+	}
 	if p.o.Firmware != "" {
 		files, err := filesBelow(p.o.Firmware, "firmware", func(string) bool { return true })
 		if err != nil {
@@ -148,7 +159,11 @@ func (p *packing) addAll(ctx context.Context) error {
 		p.firmware = append(p.firmware, files...)
 	}
 	for _, l := range p.o.Licences {
-		p.licences = append(p.licences, packFile{name: "licenses/" + filepath.Base(l), from: l})
+		text, err := os.ReadFile(l)
+		if err != nil {
+			return fail(NotReadable, "the licence text cannot be read").because(err)
+		}
+		p.addLicence(filepath.Base(l), text)
 	}
 	if err := p.addShared("firmware", p.firmware); err != nil {
 		return err
@@ -160,7 +175,7 @@ func (p *packing) addAll(ctx context.Context) error {
 func modulesBelow(dir string) ([]packFile, error) {
 	files, err := filesBelow(dir, "", isModule)
 	if err == nil && len(files) == 0 {
-		err = fail(UnknownLayout, "%s holds no kernel module", dir)
+		err = fail(NotReadable, "%s holds no kernel module", dir).hint("name the directory that the .ko files were built in or installed to")
 	}
 	return files, err
 }
@@ -184,9 +199,26 @@ func filesBelow(dir, under string, keep func(string) bool) ([]packFile, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", dir, err)
+		return nil, fail(NotReadable, "%s cannot be read", dir).because(err)
 	}
 	return out, nil
+}
+
+// addLicence takes a text under its file's name. Two texts of one name are two
+// texts.
+func (p *packing) addLicence(base string, text []byte) {
+	name := "licenses/" + base
+	for n := 2; ; n++ {
+		i := slices.IndexFunc(p.licences, func(f packFile) bool { return f.name == name })
+		if i < 0 {
+			p.licences = append(p.licences, packFile{name: name, data: text})
+			return
+		}
+		if bytes.Equal(p.licences[i].data, text) {
+			return
+		}
+		name = fmt.Sprintf("licenses/%s.%d", base, n)
+	}
 }
 
 // addKernel writes the layer of one release. files are named by their place in
@@ -195,13 +227,22 @@ func (p *packing) addKernel(release, from string, files []packFile) error {
 	if release == "" || strings.ContainsAny(release, "/ \x00") {
 		return fail(BadReference, "%q of %s is no kernel release", release, from)
 	}
+	if other := p.from[release]; other != "" {
+		return fail(Ambiguous, "modules of kernel %s come from %s and from %s", release, other, from).
+			hint("name one place for each kernel; of an image, --only takes some kernels")
+	}
+	p.from[release] = from
 	set, err := readSet(release, files)
 	if err != nil {
 		return err
 	}
 	p.result.Lint = append(p.result.Lint, set.lint()...)
 	if p.o.Strict && len(p.result.Lint) > 0 {
-		return fail(UnsupportedLayout, "%s: %s", p.result.Lint[0].Path, p.result.Lint[0].Message)
+		var all []string
+		for _, l := range p.result.Lint {
+			all = append(all, l.Release+" "+l.Path+" "+l.Message)
+		}
+		return fail(p.result.Lint[0].Code, "%s", strings.Join(all, "; ")).hint("mend the modules, or pack them without --strict")
 	}
 	tree := path.Join(p.dir, "lib/modules", release)
 	var out []packFile
@@ -271,6 +312,10 @@ func (p *packing) addImage(ctx context.Context, ref Reference, dir string) error
 		return err
 	}
 	for _, k := range inv.Kernels {
+		p.seen = append(p.seen, k.Release)
+		if len(p.o.Releases) > 0 && !slices.Contains(p.o.Releases, k.Release) {
+			continue // a layer that is not told apart by kernel brings others along
+		}
 		var files []packFile
 		for _, m := range k.Modules {
 			name := strings.TrimPrefix(m.Path, k.Tree+"/")
@@ -288,7 +333,7 @@ func (p *packing) addImage(ctx context.Context, ref Reference, dir string) error
 		p.firmware = append(p.firmware, packFile{name: "firmware/" + name, from: filepath.Join(dir, filepath.FromSlash(f.Path))})
 	}
 	for _, l := range inv.Licences {
-		p.licences = append(p.licences, packFile{name: "licenses/" + path.Base(l.Path), data: []byte(l.Text)})
+		p.addLicence(path.Base(l.Path), []byte(l.Text))
 	}
 	return nil
 }

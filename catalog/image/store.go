@@ -22,12 +22,20 @@ type ociStore struct{ dir string }
 
 func newStore(dir string) (*ociStore, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "blobs/sha256"), 0o755); err != nil {
-		return nil, diskError("making the image layout "+dir, err)
+		return nil, placeError(dir, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644); err != nil {
-		return nil, diskError("making the image layout "+dir, err)
+		return nil, placeError(dir, err)
 	}
 	return &ociStore{dir}, nil
+}
+
+// placeError tells a place where nothing can be written from a disk that is full.
+func placeError(file string, err error) error {
+	if err = diskError("writing "+file, err); CodeOf(err) != "" {
+		return err
+	}
+	return fail(NotWritable, "%s cannot be written", file).because(errors.Unwrap(err))
 }
 
 func (s *ociStore) path(h v1.Hash) string {
@@ -141,7 +149,7 @@ func (s *ociStore) archive(file string) error {
 	tmp := file + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
-		return diskError("writing "+file, err)
+		return placeError(file, err)
 	}
 	err = s.writeTar(f)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {

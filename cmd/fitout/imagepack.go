@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -64,13 +65,16 @@ func (a *app) imagePack() *cobra.Command {
 			if err := words.into(&o, args[0]); err != nil {
 				return imageUsage(err)
 			}
+			if len(words.kernels)+len(words.from)+len(o.Licences) == 0 && words.appendTo == "" && o.Firmware == "" {
+				return usageError{errors.New("nothing to pack: no kernel, firmware or licence was given (see: fitout image pack --help)")}
+			}
 			var err error
 			if o.Reach, err = a.imageOptions(); err != nil {
 				return err
 			}
 			packed, err := image.Pack(cmd.Context(), o)
 			if err != nil {
-				return workflow.ImageError(args[0], err)
+				return workflow.ImageFailed("packing "+args[0], err)
 			}
 			if a.json {
 				return a.printJSON("Packed", packed)
@@ -130,7 +134,7 @@ func (a *app) imageCopy() *cobra.Command {
 			opts.Progress = a.fetchProgress()
 			copied, err := image.Copy(cmd.Context(), ref, to, kernels, opts)
 			if err != nil {
-				return workflow.ImageError(args[0], err)
+				return workflow.ImageFailed("copying "+args[0], err)
 			}
 			if a.json {
 				return a.printJSON("Copied", copied)
