@@ -135,6 +135,14 @@ func TestMaintenanceThatIsNotKnownIsAsked(t *testing.T) {
 	require.Equal(t, "required", h.m.c.Choices.Answers().Maintenance)
 }
 
+// n goes on from the first page, so it does from every page where it has no other
+// meaning.
+func TestNGoesOnLikeEnter(t *testing.T) {
+	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Node.Maintenance.State = "in-service" })
+	h.keys("n").on("2/7 Maintenance").keys("3", "n").on("3/7 Image").keys("n").on("4/7 Licence")
+	h.keys("accept", "enter", "enter").on("5/7 When").sees("? says what each way costs").keys("n").on("6/7 Plan")
+}
+
 func TestImpossibleWaysAreShownWithTheReason(t *testing.T) {
 	h := newHarness(t, basic, 80, 24, func(e *fake.Engine) { e.Node.Host.SideTree, e.Node.Host.AtBoot = false, false })
 	h.keys("n", "enter", "accept", "enter", "enter").on("5/7 When").sees("1 Load now and keep it over OS upgrades   NOT POSSIBLE", "> 2 Load now only   * recommended")

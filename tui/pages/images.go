@@ -152,10 +152,10 @@ func (p *Images) key(k tea.KeyMsg) tea.Cmd {
 		p.list.Cur = before
 		return p.move(at)
 	}
-	switch Means(k) {
-	case Go, Select:
+	switch {
+	case onward(k), Means(k) == Select:
 		return p.take()
-	case Back:
+	case Means(k) == Back:
 		return send(Pop{})
 	}
 	return nil
@@ -236,6 +236,7 @@ func (p *Images) Help() []string {
 	return []string{
 		"The driver images for one kind of device. Each is judged from its own modules for every kernel that may boot here, before anything on the node changes.",
 		"OK: it would load. OK KABI: built for another release, the symbol versions match. UNSURE: it could not be checked. NO MODULE: nothing for this kernel. BLOCKED: the kernel would refuse it.",
+		"Enter and n take the image under the cursor and go on.",
 		"w shows the checks behind a verdict. c takes an image the catalog does not have: a reference in a registry, or a file or directory on a USB stick, with user and password where needed.",
 	}
 }

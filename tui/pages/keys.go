@@ -90,6 +90,10 @@ func IsText(k tea.KeyMsg) bool {
 	return k.Type == tea.KeyRunes || k.Type == tea.KeySpace || k.Type == tea.KeyTab || enter(k)
 }
 
+// onward says that a key goes on from a page of the wizard where n has no other
+// meaning: it goes on from the first page, so it does from these.
+func onward(k tea.KeyMsg) bool { return Means(k) == Go || letter(k) == 'n' }
+
 // letter is the plain character of a key, 0 for others.
 func letter(k tea.KeyMsg) rune {
 	if k.Type == tea.KeyRunes && len(k.Runes) == 1 && !k.Alt && !k.Paste {

@@ -85,9 +85,9 @@ func (m *Maintenance) Update(msg tea.Msg) tea.Cmd {
 		case a == Back:
 			return send(Pop{})
 		case !m.asking():
-			if a == Go && !m.ask {
+			if onward(msg) && !m.ask {
 				return send(Pop{})
-			} else if a == Go {
+			} else if onward(msg) {
 				return next(m.Common, choice.Question{Asked: choice.Maintenance})
 			}
 			return nil
@@ -99,7 +99,7 @@ func (m *Maintenance) Update(msg tea.Msg) tea.Cmd {
 		if m.list.Move(a, len(m.options()), len(m.options())) {
 			return nil
 		}
-		if a == Go || a == Select {
+		if onward(msg) || a == Select {
 			return m.take()
 		}
 	}
@@ -181,7 +181,7 @@ func (m *Maintenance) Body(w, h int) []string {
 func (m *Maintenance) Keys() []look.Key {
 	keys := []look.Key{{Keys: "r", Does: "look again"}, {Keys: "b", Does: "back"}, {Keys: "!", Does: "shell"}, {Keys: "?", Does: "help"}}
 	if m.asking() {
-		keys = append([]look.Key{{Keys: "Up/Down or 1-3", Does: "choose"}, {Keys: "Enter", Does: "take it"}}, keys...)
+		keys = append([]look.Key{{Keys: "Up/Down or 1-3", Does: "choose"}, {Keys: "Enter or n", Does: "take it"}}, keys...)
 	}
 	return keys
 }

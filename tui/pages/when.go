@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -65,15 +66,15 @@ func (p *When) Update(msg tea.Msg) tea.Cmd {
 	if p.list.Move(Means(k), len(opts), len(opts)) {
 		return nil
 	}
-	switch Means(k) {
-	case Go, Select:
+	switch {
+	case onward(k), Means(k) == Select:
 		o := opts[p.list.Cur]
 		if o.Impossible != "" {
 			return notice("Not possible here: " + o.Impossible)
 		}
 		p.kind().When = o.When
 		return next(p.Common, p.q)
-	case Back:
+	case Means(k) == Back:
 		return send(Pop{})
 	}
 	return nil
@@ -109,7 +110,8 @@ func (p *When) Body(w, h int) []string {
 		look.Block{Lines: []string{head}, Keep: look.Info},
 		look.Block{Lines: rows, Keep: look.Need},
 		look.Block{Lines: upgrade, Keep: look.Detail},
-		look.Block{Lines: against, Keep: look.Hint})
+		look.Block{Lines: against, Keep: look.Hint},
+		look.Block{Lines: p.costs(w), Keep: look.Hint})
 }
 
 // upgrade says what an OS upgrade will do, for ways that keep the driver.
@@ -135,15 +137,25 @@ func (p *When) upgrade(w int) []string {
 	return append(lines, look.Cut(text, w))
 }
 
+// costs says where the prices are, which have no room here.
+func (p *When) costs(w int) []string {
+	if len(p.Help()) == len(whenHelp) {
+		return nil
+	}
+	return []string{p.Theme.Paint(look.Faint, look.Cut("? says what each way costs: reboot, space, what survives", w))}
+}
+
 func (p *When) Keys() []look.Key {
-	return []look.Key{{Keys: "Up/Down or 1-5", Does: "choose"}, {Keys: "o", Does: "on missing module"}, {Keys: "Enter", Does: "next"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
+	return []look.Key{{Keys: "Up/Down or 1-5", Does: "choose"}, {Keys: "o", Does: "on missing module"}, {Keys: "Enter or n", Does: "next"}, {Keys: "b", Does: "back"}, {Keys: "?", Does: "help"}}
+}
+
+var whenHelp = []string{
+	"When the driver is loaded and whether it stays. Keeping it over OS upgrades uses the host system's own hook: at every upgrade the new kernel is checked for a build of the driver.",
+	"o changes what happens when there is none: stop the upgrade, or go on without the driver.",
 }
 
 func (p *When) Help() []string {
-	out := []string{
-		"When the driver is loaded and whether it stays. Keeping it over OS upgrades uses the host system's own hook: at every upgrade the new kernel is checked for a build of the driver.",
-		"o changes what happens when there is none: stop the upgrade, or go on without the driver.",
-	}
+	out := slices.Clone(whenHelp)
 	price := p.Choices.Survey.Host.Price
 	for _, way := range []struct{ key, title string }{
 		{"at-boot", "Load at every boot costs"},

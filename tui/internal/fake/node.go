@@ -72,7 +72,8 @@ func survey() *workflow.Survey {
 	s := &workflow.Survey{
 		NodeName: "node-17", CatalogDate: "2026-11-28", SecureBoot: "off",
 		Kernels: []host.Kernel{{Release: Running, Roles: []host.Role{host.Running}}, {Release: Next, Roles: []host.Role{host.Next}}},
-		Host:    host.Facts{Family: "elemental-v2", Title: "SUSE Elemental, toolkit v2", LoadNow: true, SideTree: true, AtBoot: true, Gate: host.BlocksFinalize},
+		Host: host.Facts{Family: "elemental-v2", Title: "SUSE Elemental, toolkit v2", LoadNow: true, SideTree: true, AtBoot: true, Gate: host.BlocksFinalize,
+			Price: map[string][]string{"at-boot": {"no reboot needed", "no OS upgrade is stopped"}, "side-tree": {"no reboot needed", "survives reboots"}}},
 		Maintenance: node.Maintenance{State: "in-maintenance", MayEnter: true, Why: "cordoned, and no workload pods are left", Evidence: []string{"spec.unschedulable: true"},
 			Enter: []string{"kubectl cordon node-17", "kubectl drain node-17 --ignore-daemonsets"}, Leave: []string{"kubectl uncordon node-17"}},
 	}
