@@ -49,11 +49,11 @@ func (x *examination) checkLoaded() {
 		}
 		if sameBuild(have, m.Info) {
 			words = append(words, m.Info.Name+" is loaded, the same build")
-			x.add(finding.New("loaded", m.Info.Name).With("srcversion " + m.Info.Srcversion))
+			x.add(finding.New("loaded", m.Info.Name).With(buildWords("", m.Info.Srcversion, m.Info.BuildID)))
 			continue
 		}
 		words = append(words, m.Info.Name+" is loaded in another build")
-		x.add(finding.New("loaded-other-version", m.Info.Name, buildWords(have.Version, have.Srcversion), buildWords(m.Info.Version, m.Info.Srcversion)))
+		x.add(finding.New("loaded-other-version", m.Info.Name, buildWords(have.Version, have.Srcversion, have.BuildID), buildWords(m.Info.Version, m.Info.Srcversion, m.Info.BuildID)))
 	}
 	for _, name := range x.in.Replaces {
 		name = module.Normalize(name)
@@ -74,7 +74,9 @@ func (x *examination) checkLoaded() {
 	x.check("already loaded", Passed, "%s", strings.Join(words, "; "))
 }
 
-func buildWords(version, srcversion string) string {
+// buildWords name a build by what it says of itself. Distributions build modules
+// without srcversions: the linker's build id is left then.
+func buildWords(version, srcversion, buildID string) string {
 	switch {
 	case version != "" && srcversion != "":
 		return version + " (srcversion " + srcversion + ")"
@@ -82,6 +84,8 @@ func buildWords(version, srcversion string) string {
 		return version
 	case srcversion != "":
 		return "srcversion " + srcversion
+	case buildID != "":
+		return "build id " + buildID
 	}
 	return "a build that does not say its version"
 }

@@ -211,6 +211,13 @@ func TestOldCopyOfAnotherVersionIsStillLoaded(t *testing.T) {
 	j = Judge(in)
 	require.NotNil(t, find(j, "loaded"))
 	require.True(t, j.Load[1].Loaded)
+
+	// Debian's modules have no srcversion.
+	e100.Version, e100.Srcversion, e100.BuildID = "", "", "17f0"
+	in.Loaded[0] = kmod.LoadedModule{Name: "e100", BuildID: "17f0"}
+	require.Equal(t, []string{"build id 17f0"}, mustFind(t, Judge(in), "loaded").Evidence)
+	in.Loaded[0].BuildID = "99aa"
+	require.Equal(t, "e100 is loaded in another build: build id 99aa; the image has build id 17f0", mustFind(t, Judge(in), "loaded-other-version").Message)
 }
 
 func TestPredecessorUnderAnOlderNameIsSeenWhole(t *testing.T) {
