@@ -111,6 +111,9 @@ func (r *GateResult) decide(o GateOptions) {
 	}
 	if !r.Allow && (o.Strength == Advisory || o.Strength == NoGate) {
 		r.Allow, r.Loud = true, "this host's gate is advisory"
+		if o.Strength == NoGate {
+			r.Loud = "nothing on this host stops an upgrade"
+		}
 	}
 }
 

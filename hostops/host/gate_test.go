@@ -375,3 +375,11 @@ func TestHookVerbsAreThoseOfTheScripts(t *testing.T) {
 	require.ErrorContains(t, Hook(context.Background(), n, []string{"nonsense"}, nil), "not known")
 	require.NoError(t, os.RemoveAll(n.Root))
 }
+
+// A host without a gate does not have an advisory one.
+func TestRehearsalWhereNothingStopsAnUpgradeSaysSo(t *testing.T) {
+	n, _, state, _ := gated(t, hosts.Debian())
+	r := ask(n, state, kernelB, GateOptions{Strength: NoGate, Rehearse: true})
+	require.True(t, r.Allow)
+	require.Contains(t, r.Sentence(), "let through (nothing on this host stops an upgrade)")
+}

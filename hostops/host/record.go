@@ -33,6 +33,17 @@ type Kept struct {
 	Dirs []string `json:"dirs,omitempty"`
 }
 
+// Gone are the configuration files that are not there any more.
+func (k Kept) Gone(n *hostops.Node) []string {
+	var out []string
+	for _, t := range k.Texts {
+		if !t.own().there(n) {
+			out = append(out, t.Path)
+		}
+	}
+	return out
+}
+
 func keptDir(state string) string { return path.Join(state, "kept") }
 
 func keptPath(state, name string) string { return path.Join(keptDir(state), name+".json") }
