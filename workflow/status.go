@@ -155,6 +155,14 @@ func (e *Engine) driverStatus(kept []host.Kept, kernels []host.Kernel, devices [
 		out.Kernels = append(out.Kernels, e.kernelStatus(kept, k, r, &out))
 	}
 	out.Loaded = true
+	for _, k := range kept {
+		if k.Driver.Name != d.Name {
+			continue
+		}
+		if gone := k.Gone(e.Node); len(gone) > 0 {
+			out.drift("%s not there any more, and the driver is kept by that; fitout persist %s writes what is missing", isAre(gone), d.Name)
+		}
+	}
 	for _, m := range d.Modules {
 		i := slices.IndexFunc(loaded, func(l kmod.LoadedModule) bool { return l.Name == module.Normalize(m) })
 		if i < 0 {
@@ -207,6 +215,14 @@ func (e *Engine) replacedAgain(kept []host.Kept, running host.Kernel, loaded []k
 			out.drift("module %s, which it replaces, is loaded all the same; %s", name, cmp.Or(strings.Join(by, ", "), "no other module asks for it"))
 		}
 	}
+}
+
+// isAre begins a sentence about files.
+func isAre(files []string) string {
+	if len(files) == 1 {
+		return files[0] + " is"
+	}
+	return strings.Join(files, ", ") + " are"
 }
 
 func orNone(s string) string {
@@ -297,8 +313,7 @@ func (s *Status) Text() []string {
 			out = append(out, "  DRIFT    "+t)
 		}
 	}
-	out = append(out, s.bootText()...)
-	out = append(out, s.upgradeText()...)
+	out = append(append(append(out, s.gateText()...), s.bootText()...), s.upgradeText()...)
 	for _, b := range s.Gate.Blocked {
 		out = append(out, "", fmt.Sprintf("UPGRADE BLOCKED for kernel %s: %s", b.Kernel, b.Reason),
 			"  since    "+b.Since.Format("2006-01-02 15:04")+", checked "+b.Checked.Format("2006-01-02 15:04"),
