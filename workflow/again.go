@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"fitout/catalog"
+	"fitout/hostops/host"
 	"fitout/workflow/answers"
 	"fitout/workflow/plan"
 	"fitout/workflow/run"
@@ -25,7 +27,34 @@ func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) 
 			when = answers.LoadNowAtBoot
 		}
 	}
+	before := e.Catalog
+	defer func() { e.Catalog = before }()
+	e.Catalog = e.catalogOf(r)
 	return e.Plan(ctx, e.answersOf(r, when), nil)
+}
+
+// catalogOf is the catalog with an entry for an installed driver. Where the entry
+// that it was installed by is gone (a catalog file that was given once), it is made
+// of the record: under another name the driver would be on the node twice.
+func (e *Engine) catalogOf(r run.Record) *catalog.Catalog {
+	entry := e.entryOf(r)
+	if entry.Source != givenByHand {
+		return e.Catalog
+	}
+	entry.Images = []catalog.Mapping{{Kernel: ".*", Reference: r.Driver.Image}}
+	entry.Replaces = slices.Clone(r.Driver.Replaced)
+	kept, _ := host.ReadKept(e.Node, e.StateDir())
+	for _, k := range kept {
+		if k.Driver.Name == entry.Name {
+			entry.Replaces = slices.Clone(k.Driver.Replaces)
+		}
+	}
+	if len(r.Driver.Licences) == 0 {
+		entry.Source = "its record" // the entry asked for none
+	}
+	c := *e.Catalog
+	c.Drivers = append(slices.Clone(c.Drivers), entry)
+	return &c
 }
 
 // answersOf is an answers file that says what a record says.
@@ -46,11 +75,7 @@ func (e *Engine) answersOf(r run.Record, when answers.When) *answers.Answers {
 				rule.Pins[k.Release] = r.Driver.Digest
 			}
 		}
-		if _, ok := e.Catalog.Driver(r.Driver.Name); ok {
-			rule.Driver = r.Driver.Name
-		} else {
-			rule.Image = &answers.Image{Reference: r.Driver.Image}
-		}
+		rule.Driver = r.Driver.Name
 		a.Devices = append(a.Devices, rule)
 	}
 	if len(r.Driver.DeviceIDs) == 0 {

@@ -243,6 +243,31 @@ func TestUnloadIsUndoneAndLoadLeavesADriverKept(t *testing.T) {
 	require.True(t, bound())
 }
 
+// A driver stays the one it is when the catalog that had its entry is not there
+// any more: a second one for the same cards would outlive its removal.
+func TestLoadAndPersistKeepTheNameOfADriverWithoutEntry(t *testing.T) {
+	e := engineOn(t)
+	entries := e.Catalog
+	e.Catalog = &catalog.Catalog{Drivers: []catalog.Driver{{Name: "vendor-net", Modules: []string{"e100"}, Replaces: []string{"eepro100"},
+		Images: []catalog.Mapping{{Kernel: ".*", Reference: driverImage(t, nodes.Release, nodes.Release, "e100")}}}}}
+	a := answers.Default()
+	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "vendor-net", When: answers.LoadNow}}
+	a.AcceptRisks = []string{"unsure-verdict"}
+	carryOut(t, e, a)
+	e.Catalog = entries
+	for _, when := range []answers.When{answers.LoadNowPersist, answers.LoadNow} {
+		p, err := e.PlanAgain(t.Context(), "vendor-net", when)
+		require.NoError(t, err)
+		require.Equal(t, "vendor-net", p.Drivers[0].Name)
+		code, sum := execute(t, e, p)
+		require.Equal(t, 0, code, "%+v", sum)
+	}
+	st, err := e.Status(t.Context())
+	require.NoError(t, err)
+	require.Len(t, st.Drivers, 1)
+	require.Empty(t, st.Drivers[0].Drift)
+}
+
 func TestModulesOfAnotherFlavourAreRefusedBeforeAnythingChanges(t *testing.T) {
 	e := engineOn(t)
 	_, err := e.Plan(context.Background(), answersFor(driverImage(t, "6.1.0-57-rt-amd64", nodes.Release, "mii"), answers.LoadNow), nil)

@@ -101,7 +101,7 @@ func (e *Engine) examine(ctx context.Context, s *Survey, q question, p image.Pro
 			x.Bytes += got.inventory.Bytes
 		}
 	}
-	if x.Driver.Source == givenByHand {
+	if x.Driver.Source == givenByHand && len(x.Driver.Modules) == 0 {
 		x.Driver.Name = drivenBy(x, q.devices)
 	}
 	x.Licences = e.licences(s, x)
