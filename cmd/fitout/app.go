@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fitout/catalog"
 	"fitout/catalog/strict"
 	"fitout/hostops"
+	"fitout/tui/look"
 	"fitout/workflow"
 	"fitout/workflow/finding"
 )
@@ -120,12 +122,22 @@ func (a *app) printJSON(kind string, v any) error {
 	return e.Encode(merged)
 }
 
-func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+func (a *app) printf(format string, args ...any) { say(a.out, format, args...) }
 
 func (a *app) lines(w io.Writer, lines []string) {
 	for _, l := range lines {
-		fmt.Fprintln(w, l)
+		say(w, "%s\n", l)
 	}
+}
+
+// say prints text for a person. Names in images, kernel logs and registries'
+// answers are others' words: what would steer the terminal is made visible.
+func say(w io.Writer, format string, args ...any) {
+	parts := strings.Split(fmt.Sprintf(format, args...), "\t")
+	for i := range parts {
+		parts[i] = look.Clean(parts[i])
+	}
+	_, _ = io.WriteString(w, strings.Join(parts, "\t"))
 }
 
 // errorDocument is what --json prints when a verb fails.
@@ -144,20 +156,20 @@ func (a *app) fail(err error) int {
 	if a.json {
 		_ = a.printJSON("Error", doc)
 	}
-	fmt.Fprintln(a.errOut, "fitout: "+doc.Message)
+	say(a.errOut, "fitout: %s\n", doc.Message)
 	for _, f := range doc.Findings {
 		if f.Message != doc.Message {
-			fmt.Fprintln(a.errOut, "  "+f.Message)
+			say(a.errOut, "  %s\n", f.Message)
 		}
 		for _, e := range f.Evidence {
-			fmt.Fprintln(a.errOut, "    "+e)
+			say(a.errOut, "    %s\n", e)
 		}
 	}
 	if doc.Hint != "" {
-		fmt.Fprintln(a.errOut, "  cure: "+doc.Hint)
+		say(a.errOut, "  cure: %s\n", doc.Hint)
 	}
 	if _, ok := finding.Explain(finding.Code(doc.Code)); ok {
-		fmt.Fprintln(a.errOut, "  more: fitout explain "+doc.Code)
+		say(a.errOut, "  more: fitout explain %s\n", doc.Code)
 	}
 	return doc.Exit
 }

@@ -61,7 +61,7 @@ func (a *app) followRun(ctx context.Context, id string, mine bool) error {
 			}
 			fmt.Fprintln(a.errOut, "stopping: the step under way ends or is given up, then what was done is undone")
 			if err := run.Cancel(a.engine.Node, a.engine.StateDir(), id); err != nil {
-				fmt.Fprintln(a.errOut, "fitout:", err)
+				say(a.errOut, "fitout: %v\n", err)
 			}
 			stopped = nil
 		case <-time.After(pull):
@@ -168,7 +168,7 @@ func (a *app) progressPrinter() func(journal.Event) {
 	}
 	return func(e journal.Event) {
 		if line := eventLine(e, a.verbose); line != "" {
-			fmt.Fprintln(w, line)
+			say(w, "%s\n", line)
 		}
 	}
 }

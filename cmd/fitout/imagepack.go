@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"path"
 	"strings"
 
@@ -80,7 +79,7 @@ func (a *app) imagePack() *cobra.Command {
 				return a.printJSON("Packed", packed)
 			}
 			for _, l := range packed.Lint {
-				fmt.Fprintf(a.errOut, "note %s: %s %s %s\n", l.Code, l.Release, l.Path, l.Message)
+				say(a.errOut, "note %s: %s %s %s\n", l.Code, l.Release, l.Path, l.Message)
 			}
 			a.printf("%s\n", packed.Digest)
 			return nil
