@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fitout/catalog"
 	"fitout/testdata/nodes"
 	"fitout/workflow"
 	"fitout/workflow/answers"
@@ -34,4 +35,20 @@ func TestAcceptanceIsForOneTextAndKeptOnTheNode(t *testing.T) {
 	a.Licences = nil
 	_, err = e.Plan(ctx, a, nil)
 	require.NoError(t, err, "it is not asked for again")
+}
+
+// A licence that the catalog names and the image does not bring is not taken for
+// no licence.
+func TestLicenceFileThatTheImageLacksHasToBeAccepted(t *testing.T) {
+	e, ctx := engineOn(t), context.Background()
+	s, err := e.Survey(ctx)
+	require.NoError(t, err)
+	offer := e.OfferImage(s, s.Kinds[0], driverImage(t, nodes.Release, nodes.Release, "e100"))
+	offer.Driver.Licence = &catalog.Licence{ID: "vendor", File: "/licenses/EULA"}
+	x, err := e.Examine(ctx, s, s.Kinds[0], offer, nil)
+	require.NoError(t, err)
+	require.Len(t, x.Licences, 1)
+	require.Equal(t, "vendor", x.Licences[0].ID)
+	require.Contains(t, x.Licences[0].Text, "/licenses/EULA")
+	require.False(t, x.Licences[0].Accepted)
 }

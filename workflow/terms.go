@@ -103,6 +103,11 @@ func licenceTexts(d catalog.Driver, inv *image.Inventory) []Licence {
 			out = append(out, Licence{ID: want.ID, Digest: l.Digest, Text: l.Text})
 		}
 	}
+	if len(out) == 0 && want.File != "" {
+		text := fmt.Sprintf("The catalog says that %s is under the licence %s, whose text is the file %s of the image. "+
+			"The image has no such file, or none that can be read as a text. Ask the vendor for it.", d.Name, want.ID, want.File)
+		out = append(out, Licence{ID: want.ID, Digest: digestOf(text), Text: text})
+	}
 	return out
 }
 

@@ -35,7 +35,7 @@ func (x *extraction) inventory(dir string, want Want) (*Inventory, error) {
 	var err error
 	if want.OnlyLicences {
 		inv.Releases = x.found.sortedReleases()
-		inv.Licences, err = x.licences()
+		inv.Licences, inv.Notes, err = x.licences()
 		return inv, err
 	}
 	sets := x.moduleSets()
@@ -59,7 +59,7 @@ func (x *extraction) inventory(dir string, want Want) (*Inventory, error) {
 	sort.Slice(inv.Kernels, func(i, j int) bool { return inv.Kernels[i].Release < inv.Kernels[j].Release })
 	inv.Releases = x.found.sortedReleases()
 	inv.Firmware = x.firmware()
-	if inv.Licences, err = x.licences(); err != nil {
+	if inv.Licences, inv.Notes, err = x.licences(); err != nil {
 		return nil, err
 	}
 	return inv, inv.readModules(dir)

@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -206,24 +208,71 @@ func (inv *Inventory) readModules(dir string) error {
 	return nil
 }
 
-// licences reads the texts found, by path, the same text once.
-func (x *extraction) licences() ([]Licence, error) {
-	var out []Licence
-	seen := map[string]bool{}
+// licences reads the texts found, by path, the same text once. notes say what is
+// no text that a person could read here.
+func (x *extraction) licences() (out []Licence, notes []string, err error) {
+	seen, more := map[string]bool{}, 0
 	for _, p := range x.sortedFiles() {
-		if !isLicence(p, x.sel.want) || x.files[p].size > licenceBytes || len(out) == licenceCount {
+		named := x.sel.want.LicenceFile != "" && p == rooted(x.sel.want.LicenceFile)
+		switch {
+		case !isLicence(p, x.sel.want):
+			continue
+		case x.files[p].size > licenceBytes:
+			notes = append(notes, fmt.Sprintf("%s is not shown as a licence: it has %d bytes", p, x.files[p].size))
+			continue
+		case len(out) >= licenceCount && !named:
+			more++
 			continue
 		}
 		raw, err := x.root.ReadFile(p)
 		if err != nil {
-			return nil, fmt.Errorf("reading licence %s: %w", p, err)
+			return nil, nil, fmt.Errorf("reading licence %s: %w", p, err)
 		}
 		sum := fmt.Sprintf("sha256:%x", sha256.Sum256(raw))
-		if seen[sum] || len(raw) == 0 || !utf8.Valid(raw) {
+		if seen[sum] || len(raw) == 0 {
 			continue
 		}
 		seen[sum] = true
-		out = append(out, Licence{Path: p, Digest: sum, Text: string(raw)})
+		text, ok := readable(raw)
+		if !ok {
+			notes = append(notes, p+" is not shown as a licence: it is no plain text")
+			continue
+		}
+		out = append(out, Licence{Path: p, Digest: sum, Text: text})
 	}
-	return out, nil
+	if more > 0 {
+		notes = append(notes, fmt.Sprintf("%d more files are not shown as licences", more))
+	}
+	return out, notes, nil
+}
+
+// readable is a text as UTF-8: vendors write theirs in Latin-1 and, on Windows,
+// in UTF-16 as well. What would have control characters then is no text.
+func readable(raw []byte) (string, bool) {
+	if utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {
+		return string(raw), true
+	}
+	var runes []rune
+	var order binary.ByteOrder = binary.LittleEndian
+	switch {
+	case bytes.HasPrefix(raw, []byte{0xfe, 0xff}):
+		order = binary.BigEndian
+		fallthrough
+	case bytes.HasPrefix(raw, []byte{0xff, 0xfe}):
+		var units []uint16
+		for i := 2; i+1 < len(raw); i += 2 {
+			units = append(units, order.Uint16(raw[i:]))
+		}
+		runes = utf16.Decode(units)
+	default:
+		for _, b := range raw {
+			runes = append(runes, rune(b))
+		}
+	}
+	for _, r := range runes {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f' {
+			return "", false
+		}
+	}
+	return string(runes), len(runes) > 0
 }
