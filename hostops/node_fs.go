@@ -70,13 +70,13 @@ func (n *Node) WriteFrom(p string, src io.Reader, perm os.FileMode, label string
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory of %s: %w", p, err)
 	}
-	f, err := os.CreateTemp(dir, ".fitout-*.tmp")
+	f, err := openTemp(dst)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", p, err)
 	}
+	defer f.Close()
 	defer func() {
 		if err != nil {
-			_ = f.Close()
 			_ = os.Remove(f.Name())
 			err = fmt.Errorf("writing %s: %w", p, err)
 		}
@@ -91,9 +91,6 @@ func (n *Node) WriteFrom(p string, src io.Reader, perm os.FileMode, label string
 		return err
 	}
 	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
 		return err
 	}
 	if err = os.Rename(f.Name(), dst); err != nil {
@@ -134,10 +131,13 @@ func (n *Node) WriteKernel(p string, data string) error {
 // MkdirAll makes a directory and its parents.
 func (n *Node) MkdirAll(p string, perm os.FileMode) error { return os.MkdirAll(n.Path(p), perm) }
 
-// Remove removes one entry and syncs its directory; that it was not there is no
-// error.
+// Remove removes one entry, and what a writer of it that was killed has left, and
+// syncs its directory; that it was not there is no error.
 func (n *Node) Remove(p string) error {
 	real := n.entry(p)
+	if err := dropTemp(real); err != nil {
+		return err
+	}
 	if err := os.Remove(real); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -150,6 +150,9 @@ func (n *Node) Remove(p string) error {
 // that it was in.
 func (n *Node) RemoveAll(p string) error {
 	real := n.entry(p)
+	if err := dropTemp(real); err != nil {
+		return err
+	}
 	if _, err := os.Lstat(real); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -177,13 +180,17 @@ func (n *Node) Symlink(target, p string) error {
 	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
 		return err
 	}
-	tmp := fmt.Sprintf("%s.fitout-%d.tmp", dst, os.Getpid())
-	_ = os.Remove(tmp)
-	if err := os.Symlink(target, tmp); err != nil {
-		return err
+	tmp := tempFor(dst)
+	err := dropTemp(dst)
+	if err == nil {
+		err = os.Symlink(target, tmp)
 	}
-	if err := os.Rename(tmp, dst); err != nil {
-		_ = os.Remove(tmp)
+	if err == nil {
+		if err = os.Rename(tmp, dst); err != nil {
+			_ = os.Remove(tmp)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("linking %s: %w", p, err)
 	}
 	return syncDir(filepath.Dir(dst))

@@ -173,7 +173,7 @@ func (a *WriteFiles) Undo(ctx context.Context, n *hostops.Node, _ hostops.Sink) 
 		}
 		f, b := a.Files[i], a.Before[i]
 		now, err := look(n, f.Path)
-		if err != nil {
+		if err := errors.Join(err, n.DropTemp(f.Path)); err != nil {
 			return err
 		}
 		switch {

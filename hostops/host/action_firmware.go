@@ -186,7 +186,6 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 		if err != nil {
 			return err
 		}
-		sweep(n, path.Dir(dst))
 		out.Line("firmware " + f.Name)
 	}
 	for _, m := range a.Made {
@@ -197,13 +196,6 @@ func (a *PutFirmware) Do(_ context.Context, n *hostops.Node, out hostops.Sink) e
 		}
 	}
 	return nil
-}
-
-// sweep deletes what a writer that was killed left half written.
-func sweep(n *hostops.Node, dir string) {
-	for _, left := range n.Glob(dir + "/.fitout-*.tmp") {
-		_ = n.Remove(left)
-	}
 }
 
 func (a *PutFirmware) aside(name string) string { return path.Join(a.Aside, name) }
@@ -246,7 +238,9 @@ func (a *PutFirmware) Undo(_ context.Context, n *hostops.Node, _ hostops.Sink) e
 	var changed []string
 	dir := firmwareDir(a.State)
 	for _, f := range a.Files {
-		sweep(n, path.Dir(path.Join(dir, f.Name)))
+		if err := n.DropTemp(path.Join(dir, f.Name)); err != nil {
+			return err
+		}
 		pruneDirs(n, path.Dir(path.Join(dir, f.Name)), a.State)
 	}
 	for _, m := range a.Made {

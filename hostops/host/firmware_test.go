@@ -38,7 +38,7 @@ func TestFirmwareLiesUnderTheVeryNameTheKernelAsksFor(t *testing.T) {
 
 // Seen where the runner was killed in the middle of writing a firmware file.
 func TestHalfWrittenFirmwareIsSweptAway(t *testing.T) {
-	const left = "/var/lib/fitout/firmware/vendor/.fitout-583190398.tmp"
+	const left = "/var/lib/fitout/firmware/vendor/.fitout-fw.bin.tmp"
 	n := node(t, hosts.Debian())
 	a := firmware(t, n, "d", "vendor/fw.bin", "x")
 	require.NoError(t, a.Prepare(context.Background(), n))

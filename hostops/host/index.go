@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"sort"
@@ -55,6 +56,9 @@ func Reindex(ctx context.Context, n *hostops.Node, state, rel, osDir string) err
 		if err != nil {
 			said += " (" + err.Error() + ")"
 		}
+		if err := syncFiles(n, dir); err != nil {
+			return fmt.Errorf("indexing the modules of %s: %w", rel, err)
+		}
 	}
 	for _, d := range drivers {
 		if err := indexed(n, dir, d.Name(), rel); err != nil {
@@ -65,6 +69,31 @@ func Reindex(ctx context.Context, n *hostops.Node, state, rel, osDir string) err
 		}
 	}
 	return linkOS(n, dir, finalModules(osDir, rel))
+}
+
+// syncFiles brings a directory and the files right in it to the disk: depmod
+// does not.
+func syncFiles(n *hostops.Node, dir string) error {
+	entries, err := n.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	names := []string{"."}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	for _, name := range names {
+		f, err := n.Open(path.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // linkOS points kernel/ and the built-in lists at the OS's.

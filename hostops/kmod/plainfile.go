@@ -75,19 +75,17 @@ func unpackBeside(n *hostops.Node, file string, plain io.Reader) (*os.File, func
 	if err != nil {
 		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
 	}
-	remove := func() { _ = os.Remove(w.Name()) }
+	defer os.Remove(w.Name())
 	err = errors.Join(copyLimited(w, plain), w.Close())
 	if err == nil {
 		err = n.SetLabel(n.NodePath(w.Name()), hostops.LabelModule)
 	}
 	if err != nil {
-		remove()
 		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
 	}
 	f, err := os.Open(w.Name())
 	if err != nil {
-		remove()
 		return nil, nil, fmt.Errorf("unpacking %s: %w", file, err)
 	}
-	return f, func() { _ = f.Close(); remove() }, nil
+	return f, func() { _ = f.Close() }, nil
 }

@@ -46,9 +46,11 @@ func points(text string) []point {
 // faults is a machine on which one run is disturbed again and again.
 type faults struct {
 	node
-	before, after string
-	points        []point
-	injected      int
+	// before and after the run, and booted after it.
+	before, after, booted string
+	points                []point
+	injected              int
+	lost                  bool // with the machine's reset, all that is volatile
 }
 
 const applyHeld = "/tools/hold /run/hold %s fitout apply -a /root/answers.yaml"
@@ -63,6 +65,11 @@ func (f *faults) undisturbed() {
 	f.after = f.fingerprint()
 	f.points = points(f.ok("cat /run/hold/log"))
 	require.NotEqual(f.t, f.before, f.after)
+	require.NoError(f.t, f.Snapshot("done"))
+	f.ok("sync")
+	f.reset(point{})
+	f.booted, f.lost = f.fingerprint(), false
+	require.NoError(f.t, f.Restore("done"))
 	f.ok("fitout rollback \"$(ls /var/lib/fitout/runs | grep -v last)\" --yes")
 	require.Equal(f.t, f.before, f.fingerprint(), "rolled back in peace")
 	require.NoError(f.t, f.Restore("start"))
@@ -138,20 +145,32 @@ func (f *faults) kill(p point) {
 		_, code := f.Run("pidof hold")
 		return code != 0
 	}, patience, 300*time.Millisecond, "who watched the run does not end")
-	require.Contains(f.t, f.ok("cat /run/hold/said"), "its process is gone")
+	said := "its process is gone"
+	if p.state == "done" {
+		said = ": done\n" // its end is written
+	}
+	require.Contains(f.t, f.ok("cat /run/hold/said"), said)
 }
 
 // reset presses the reset button.
-func (f *faults) reset(point) { require.NoError(f.t, f.Reset()) }
+func (f *faults) reset(point) {
+	require.NoError(f.t, f.Reset())
+	f.lost = true
+}
 
 // resumed: the run goes on and ends as if nothing had been. One that had not
-// begun is made anew.
+// begun is made anew; of one that had ended, all that it kept is there.
 func (f *faults) resumed() {
-	out := f.ok("fitout apply --resume")
-	if strings.Contains(out, "No run was cut short") && f.fingerprint() == f.before {
-		f.ok("fitout apply -a /root/answers.yaml")
+	out, want := f.ok("fitout apply --resume"), f.after
+	if strings.Contains(out, "No run was cut short") {
+		switch {
+		case f.fingerprint() == f.before:
+			f.ok("fitout apply -a /root/answers.yaml")
+		case f.lost:
+			want = f.booted
+		}
 	}
-	require.Equal(f.t, f.after, f.fingerprint())
+	require.Equal(f.t, want, f.fingerprint())
 }
 
 // undone: the run is rolled back, and the node is as it was.
@@ -166,12 +185,12 @@ func (f *faults) undone() {
 // disturb is one fault at the point where the run is held, and both ends of it.
 func (f *faults) disturb(t *testing.T, p point, name string, fault func(*faults, point)) {
 	t.Run(name, func(t *testing.T) {
-		f := &faults{node: f.on(t), before: f.before, after: f.after}
+		f := &faults{node: f.on(t), before: f.before, after: f.after, booted: f.booted}
 		fault(f, p)
 		require.NoError(t, f.Snapshot("hurt"))
 		for end, bring := range map[string]func(*faults){"resume": (*faults).resumed, "rollback": (*faults).undone} {
 			t.Run(end, func(t *testing.T) {
-				f := &faults{node: f.on(t), before: f.before, after: f.after}
+				f := &faults{node: f.on(t), before: f.before, after: f.after, booted: f.booted, lost: f.lost}
 				require.NoError(t, f.Restore("hurt"))
 				bring(f)
 			})

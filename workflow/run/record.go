@@ -152,10 +152,14 @@ func optional(n *hostops.Node, file string) ([]byte, error) {
 	return data, err
 }
 
-// Done implements hostops.Action: a record of this driver says the same.
+// Done implements hostops.Action: a record of this driver says the same, and has
+// its copy.
 func (a *RecordDriver) Done(_ context.Context, n *hostops.Node) (bool, error) {
 	r, err := parseRecord(n, recordPath(a.StateDir, a.Record.Driver.Name))
 	if err != nil {
+		return false, nil
+	}
+	if _, err := parseRecord(n, copyPath(a.StateDir, a.Record.Driver.Name)); err != nil {
 		return false, nil
 	}
 	return reflect.DeepEqual(content(r), content(a.Record)), nil

@@ -72,6 +72,20 @@ func TestRecordIsKeptReplacedAndPutBack(t *testing.T) {
 	require.Empty(t, versions(t, n))
 }
 
+// Seen where the runner was killed between the two writes.
+func TestRecordWithoutItsCopyIsNotDone(t *testing.T) {
+	n := hostops.At(t.TempDir(), nil)
+	a := recordOf("3.8.4")
+	record(t, n, a)
+	whole := fingerprint(t, n)
+	require.NoError(t, n.Remove(recordFile+".prev"))
+	done, err := a.Done(t.Context(), n)
+	require.NoError(t, err)
+	require.False(t, done)
+	require.NoError(t, a.Do(t.Context(), n, nil))
+	require.Equal(t, whole, fingerprint(t, n))
+}
+
 func TestEmptyRecordAfterAHardResetIsNeverNothingInstalled(t *testing.T) {
 	for name, damage := range map[string]string{"empty": "", "half": `{"format":"fitout.dri`, "zeros": "\x00\x00\x00\x00", "another format": `{"format":"fitout.driver/9"}`} {
 		t.Run(name, func(t *testing.T) {
