@@ -32,7 +32,9 @@ func TestWhatAKilledWriterLeftGoes(t *testing.T) {
 		"half a file": func(n *hostops.Node) {
 			require.NoError(t, os.WriteFile(n.Path(leftBehind), bytes.Repeat([]byte("x"), 9000), 0o600))
 		},
-		"a link": func(n *hostops.Node) { require.NoError(t, os.Symlink("/etc/passwd", n.Path("/etc")+"/.fitout-file.tmp")) },
+		"a link": func(n *hostops.Node) {
+			require.NoError(t, os.Symlink("/etc/passwd", n.Path("/etc")+"/.fitout-file.tmp"))
+		},
 		"another's file": func(n *hostops.Node) {
 			require.NoError(t, os.WriteFile(n.Path("/etc/precious"), []byte("precious"), 0o600))
 			require.NoError(t, os.Link(n.Path("/etc/precious"), n.Path(leftBehind)))
