@@ -23,9 +23,11 @@ func TestFilesByWhichADriverIsKeptAreMissedBeforeTheNextBoot(t *testing.T) {
 	a.Devices = []answers.Rule{{Match: answers.Match{ID: "8086:1229"}, Driver: "new-e100", When: answers.LoadNowPersist}}
 	a.AcceptRisks = []string{"unsure-verdict"}
 	carryOut(t, e, a)
+	require.NoError(t, e.Allow("6.9.9"))
 	st, err := e.Status(t.Context())
 	require.NoError(t, err)
 	require.False(t, st.Drifted())
+	require.Contains(t, strings.Join(st.Text(), "\n"), "let through once (fitout allow): 6.9.9")
 
 	const conf = "/etc/modprobe.d/fitout-new-e100.conf"
 	require.NoError(t, e.Node.Remove(conf))

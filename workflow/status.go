@@ -75,6 +75,7 @@ type GateStatus struct {
 	Armed    bool           `json:"armed"`
 	Strength host.Strength  `json:"strength"`
 	Blocked  []host.Blocked `json:"blocked"`
+	Allowed  []string       `json:"allowed,omitempty"` // kernels that are let through once
 }
 
 // Status measures every installed driver anew.
@@ -105,7 +106,7 @@ func (e *Engine) Status(ctx context.Context) (*Status, error) {
 	// A record that is damaged is told by the boot check and by the gate.
 	kept, _ := host.ReadKept(e.Node, facts.StateDir)
 	armed, blocked := host.GateState(e.Node, facts)
-	st.Gate.Armed, st.Gate.Blocked = armed, append(st.Gate.Blocked, blocked...)
+	st.Gate.Armed, st.Gate.Blocked, st.Gate.Allowed = armed, append(st.Gate.Blocked, blocked...), host.Allowed(e.Node, facts.StateDir)
 	next := host.NextBoot(kernels, blocked...).Release
 	for _, r := range records {
 		ds := e.driverStatus(kept, kernels, devices, loaded, r)

@@ -21,5 +21,9 @@ func (s *Status) gateText() []string {
 	case s.Gate.Strength == host.Advisory:
 		text = "an upgrade that would lose a driver is reported, it cannot be stopped here"
 	}
-	return []string{"", "Upgrade gate: " + text}
+	out := []string{"", "Upgrade gate: " + text}
+	for _, kernel := range s.Gate.Allowed {
+		out = append(out, "  let through once (fitout allow): "+kernel)
+	}
+	return out
 }

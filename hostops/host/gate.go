@@ -281,6 +281,15 @@ func Allow(n *hostops.Node, state, kernel, who string) error {
 
 func allowPath(state, kernel string) string { return path.Join(state, "allow", kernel) }
 
+// Allowed are the kernels with an override that is not used up.
+func Allowed(n *hostops.Node, state string) []string {
+	var out []string
+	for _, p := range n.Glob(allowPath(state, "*")) {
+		out = append(out, path.Base(p))
+	}
+	return out
+}
+
 // overridden says that the kernel is let through once.
 func (o GateOptions) overridden(n *hostops.Node, state, kernel string) bool {
 	if o.Look {
