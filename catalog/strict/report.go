@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -124,9 +126,30 @@ func (r *Report) reported(path string) bool {
 func (r *Report) add(line, column int, path []any, message string) {
 	p := Problem{Line: line, Column: column, Path: pathText(path), Message: message}
 	if line >= 1 && line <= len(r.lines) {
-		p.Source = strings.TrimRight(strings.ReplaceAll(r.lines[line-1], "\t", " "), "\r")
+		p.Source = shown(r.lines[line-1])
 	}
 	r.errs.Problems = append(r.errs.Problems, p)
+}
+
+// mostShown is how much of a line is shown: what is no answers file at all may be
+// one line of megabytes, and the console a slow one.
+const mostShown = 160
+
+// shown is a line of a file as a terminal may have it.
+func shown(line string) string {
+	line, more := strings.TrimRight(line, "\r"), ""
+	if len(line) > mostShown {
+		line, more = strings.ToValidUTF8(line[:mostShown], ""), " ..."
+	}
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c == '\t':
+			return ' '
+		case unicode.IsControl(c) || c == utf8.RuneError:
+			return '?'
+		}
+		return c
+	}, line) + more
 }
 
 // pathText writes a path as people do: devices[0].match.

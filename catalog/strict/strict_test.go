@@ -144,6 +144,15 @@ func TestWhatIsNotOnePlainDocumentIsRefused(t *testing.T) {
 	}
 }
 
+// A file that was named by mistake neither floods nor steers the terminal.
+func TestTheLineThatIsShownIsShortAndHasNoControlCharacters(t *testing.T) {
+	err := Decode("f", make([]byte, maxSize+1), &form{})
+	require.Less(t, len(err.Error()), 300)
+	require.NotContains(t, err.Error(), "\x00")
+	require.ErrorContains(t, Decode("f", []byte("a: \"\x1b[2J\"\n"), &form{}), `    1 | a: "?[2J"`)
+	require.Less(t, len(Decode("f", []byte("foo: "+strings.Repeat("x", 1<<20)), &form{}).Error()), 500)
+}
+
 func TestOfTwoProblemsAtOnePlaceTheFirstIsSaid(t *testing.T) {
 	err := Decode("f", []byte("apiVersion: x\ndevices:\n- {match: {}, when: [later]}\n- {match: {}}\n"), &form{})
 	require.Len(t, err.(*Errors).Problems, 2)
