@@ -56,13 +56,22 @@ func (s *session) cards(shown []int, number string) error {
 	return nil
 }
 
+// noSuch says that an answer is no line of the list.
+func (s *session) noSuch(text string) {
+	if text == "" {
+		s.say("There is no default here: answer with a number of the list.")
+		return
+	}
+	s.say("There is no " + text + " in the list.")
+}
+
 // numbers reads numbers of a list of n lines as indexes, each once; 0 stands
 // for none. What is no such number is said.
 func (s *session) numbers(text string, n int) (at []int, ok bool) {
 	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' }) {
 		i, err := strconv.Atoi(f)
 		if err != nil || i < 0 || i > n {
-			s.say("There is no " + f + " in the list.")
+			s.noSuch(f)
 			return nil, false
 		}
 		if i > 0 && !slices.Contains(at, i-1) {

@@ -36,7 +36,7 @@ func (s *session) image(q choice.Question) (bool, error) {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > len(k.Offers) {
-			s.say("There is no " + text + " in the list.")
+			s.noSuch(text)
 			continue
 		}
 		if ok, why := k.Offers[n-1].Usable(); !ok {

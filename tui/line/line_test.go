@@ -14,6 +14,7 @@ import (
 
 	"fitout/tui/internal/fake"
 	"fitout/workflow"
+	"fitout/workflow/finding"
 )
 
 // talk is line mode on a pty.
@@ -150,6 +151,17 @@ func TestOneReaderTakesEveryLineOnce(t *testing.T) {
 	c := begin(t, nil)
 	c.asks("Which?", "9\n1\n") // a wrong answer, and the right one typed ahead
 	c.says("There is no 9").says("Image?")
+}
+
+func TestEmptyAnswerWithoutADefaultIsNotANumberThatIsMissing(t *testing.T) {
+	c := begin(t, func(e *fake.Engine) {
+		for _, x := range e.Images {
+			for i := range x.Judgements {
+				x.Judgements[i].Verdict = finding.Unsure
+			}
+		}
+	})
+	c.asks("Which?", "1\n").asks("Image?", "\n").says("There is no default here")
 }
 
 func TestWordTypedAheadOrPastedDoesNotCount(t *testing.T) {
