@@ -262,6 +262,16 @@ func ImageFailed(doing string, err error) error {
 	return &Error{Exit: imageExit(ie.Code), Code: ie.Code, Message: fmt.Sprintf("%s: %s", doing, ie.Error()), Hint: hint, Err: err}
 }
 
+// ReferenceError is a text that names no image.
+func ReferenceError(err error) *Error {
+	e := &Error{Exit: ExitUsage, Code: image.BadReference, Message: err.Error(), Err: err}
+	var ie *image.Error
+	if errors.As(err, &ie) {
+		e.Hint = ie.Hint
+	}
+	return e
+}
+
 // imageExit maps an image error's code to the program's exit code.
 func imageExit(code image.Code) int {
 	switch code {

@@ -15,7 +15,7 @@ import (
 func (e *Engine) Inspect(ctx context.Context, reference, release string) (inv *image.Inventory, done func(), err error) {
 	ref, err := image.ParseReference(reference)
 	if err != nil {
-		return nil, nil, &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
+		return nil, nil, ReferenceError(err)
 	}
 	opts, err := e.ImageOptions()
 	if err != nil {

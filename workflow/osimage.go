@@ -128,7 +128,7 @@ func (e *Engine) undump(ctx context.Context, file, dir string) error {
 func (e *Engine) fetchOS(ctx context.Context, reference, dir string) error {
 	ref, err := image.ParseReference(reference)
 	if err != nil {
-		return &Error{Exit: ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
+		return ReferenceError(err)
 	}
 	opts, err := e.ImageOptions()
 	if err != nil {

@@ -32,7 +32,7 @@ type stored struct {
 func (e *Engine) store(ctx context.Context, s *Survey, q question, release, reference string, p image.Progress) *stored {
 	ref, err := image.ParseReference(reference)
 	if err != nil {
-		return &stored{err: stopf(ExitUsage, "bad-reference", "", "%v", err)}
+		return &stored{err: ReferenceError(err)}
 	}
 	pin := q.pins[release]
 	if pin == "" && e.Locked {

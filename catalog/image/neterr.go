@@ -62,7 +62,7 @@ func (e *endpoint) nameError(err error) error {
 			hint("check HTTPS_PROXY, or add %s to NO_PROXY", e.host)
 	case isHTTPAnswer(err):
 		return fail(PlainHTTP, "registry %s speaks plain HTTP, not https", e.host).
-			hint("nothing is protected on the way then; allow it with the risk plain-http (--accept-risk plain-http), or with insecure = true for it in /etc/containers/registries.conf")
+			hint("nothing is protected on the way then; allow it with --plain-http (the risk plain-http; in an answers file: acceptRisks: [plain-http]), or with insecure = true for it in /etc/containers/registries.conf")
 	}
 	if tlsErr := e.nameTLS(cause); tlsErr != nil {
 		return tlsErr

@@ -186,6 +186,11 @@ func TestMissingTagIsToldFromAMissingRepository(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, "550.54.15-5.15.0-118-generic-ubuntu22.04", e.Tags[0])
 
+	f.push("other:1", oneModule(t)) // a tag that is like none of them
+	_, err = openAt(t, f.host()+"/other:zz", Options{Root: root})
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "published: 1", e.Hint)
+
 	_, err = openAt(t, f.host()+"/nosuch:1", Options{Root: root})
 	require.Equal(t, NotFound, CodeOf(err))
 	require.ErrorContains(t, err, "does not exist or is not visible to anonymous")
@@ -228,7 +233,7 @@ func TestPlainHTTPOnlyWhenTold(t *testing.T) {
 	require.Equal(t, PlainHTTP, CodeOf(err))
 	var e *Error
 	require.ErrorAs(t, err, &e)
-	require.Contains(t, e.Hint, "--accept-risk plain-http")
+	require.Contains(t, e.Hint, "--plain-http (the risk plain-http; ")
 	for _, o := range []Options{
 		{PlainHTTP: true},
 		{Root: f.root(map[string]string{"etc/containers/registries.conf": "[[registry]]\nlocation = \"" + f.host() + "\"\ninsecure = true\n"})},

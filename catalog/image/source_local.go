@@ -52,7 +52,7 @@ func recognise(ref Reference, files fileSet, opts Options) (source, error) {
 		return nil, err
 	}
 	return nil, fail(UnsupportedManifest, "%s is no image: no manifest.json, no index.json; it holds %s",
-		ref.Path, strings.Join(files.first(), ", "))
+		ref.Path, or(strings.Join(files.first(), ", "), "nothing"))
 }
 
 // localImage is what the local forms share.

@@ -1,7 +1,10 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,5 +39,45 @@ func TestSparseFilesHaveTheirZeros(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(content, got), form)
 		require.Len(t, inv.Kernels[0].Modules, 1, form)
+	}
+}
+
+// Sizes that eight octal digits cannot hold are written as numbers to the base
+// of 256. A file is read by them; a layer that ends before them is cut short.
+func TestSizesToTheBaseOf256(t *testing.T) {
+	of := func(size uint64) testLayer {
+		var plain bytes.Buffer
+		w := tar.NewWriter(&plain)
+		for _, name := range []string{"firmware/first.bin", hostTree + "/dummy.ko"} {
+			data := realModule(t, release+"/dummy.ko")
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644, Format: tar.FormatGNU}))
+			_, err := w.Write([]byte(data))
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		header := plain.Bytes()[:512]
+		if size == 0 {
+			size = uint64(len(realModule(t, release+"/dummy.ko")))
+		}
+		copy(header[124:136], []byte{0x80, 0, 0, 0})
+		binary.BigEndian.PutUint64(header[128:136], size)
+		copy(header[148:156], "        ")
+		sum := 0
+		for _, b := range header {
+			sum += int(b)
+		}
+		copy(header[148:156], fmt.Sprintf("%06o\x00 ", sum))
+		return testLayer{gzipped(t, plain.Bytes()), plain.Bytes(), types.OCILayer}
+	}
+	inv, dir, err := fetchLayers(t, Want{}, of(0))
+	require.NoError(t, err)
+	require.Len(t, inv.Kernels[0].Modules, 1)
+	got, err := os.ReadFile(filepath.Join(dir, "firmware/first.bin"))
+	require.NoError(t, err)
+	require.Equal(t, realModule(t, release+"/dummy.ko"), string(got))
+
+	for _, size := range []uint64{8 << 30, 1 << 62, 1<<64 - 1} {
+		_, _, err = fetchLayers(t, Want{}, of(size))
+		require.Contains(t, []Code{Corrupt, Truncated, Limit}, CodeOf(err), "%d: %v", size, err)
 	}
 }

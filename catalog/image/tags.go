@@ -111,7 +111,13 @@ func (s *registrySource) explainMissing(ctx context.Context, e *endpoint, err er
 	if n := countPrefix(tags, s.ref.Tag+"-"); n > 0 {
 		m.Message += fmt.Sprintf("; %d tags begin with %s-", n, s.ref.Tag)
 	}
-	if len(near) > 0 {
+	switch {
+	case len(near) == 0:
+		m.Hint = "published: " + strings.Join(tags[:min(5, len(tags))], ", ")
+		if len(tags) > 5 {
+			m.Hint += fmt.Sprintf(" and %d more", len(tags)-5)
+		}
+	default:
 		m.Hint = "published: " + strings.Join(near, ", ") + "; a tag for another kernel is no substitute"
 	}
 	return m

@@ -10,9 +10,9 @@ import (
 	"fitout/testdata/nodes"
 )
 
-// A kernel that is not where it is looked for is told from a fault of the
+// A kernel or image that is not where it is looked for is told from a fault of the
 // program, and the answer says what could have been named.
-func TestAKernelThatIsNotThereEndsWithWhatCouldBeNamed(t *testing.T) {
+func TestAKernelOrImageThatIsNotThereEndsWithWhatCouldBeNamed(t *testing.T) {
 	root := nodes.Build(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "srv/empty"), 0o755))
 	for _, c := range []struct {
@@ -24,6 +24,9 @@ func TestAKernelThatIsNotThereEndsWithWhatCouldBeNamed(t *testing.T) {
 		{[]string{"check", "--os-root", "/srv/empty"}, 4, []string{"below /srv/empty is no kernel\n", "cure: name the directory that holds"}},
 		{[]string{"check", "--os-root", "/", "--kernel", "5.1"}, 4, []string{"below / is no kernel 5.1\n", "cure: name one of: " + nodes.Release + "\n"}},
 		{[]string{"check", "--kernel", "5.1"}, 4, []string{"cure: name one of: " + nodes.Release + "\n"}},
+		{[]string{"image", "inspect", "dir"}, 2, []string{"cure: write HOST[:PORT]/REPOSITORY:TAG", "a file needs a leading ./ or /"}},
+		{[]string{"image", "copy", "dir", "oci:x"}, 2, []string{"a file needs a leading ./ or /"}},
+		{[]string{"why", "dir"}, 2, []string{"a file needs a leading ./ or /"}},
 		{[]string{"why", "x/y:1", "--kernel", "5.1"}, 4, []string{"cure: name one of: " + nodes.Release + "; "}},
 	} {
 		r := call(t, append([]string{"--root", root}, c.args...)...)

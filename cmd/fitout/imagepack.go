@@ -62,7 +62,7 @@ func (a *app) imagePack() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := words.into(&o, args[0]); err != nil {
-				return imageUsage(err)
+				return workflow.ReferenceError(err)
 			}
 			if len(words.kernels)+len(words.from)+len(o.Licences) == 0 && words.appendTo == "" && o.Firmware == "" {
 				return usageError{errors.New("nothing to pack: no kernel, firmware or licence was given (see: fitout image pack --help)")}
@@ -106,10 +106,6 @@ func (a *app) imageOptions() (image.Options, error) {
 	return e.ImageOptions()
 }
 
-func imageUsage(err error) error {
-	return &workflow.Error{Exit: workflow.ExitUsage, Code: "bad-reference", Message: err.Error(), Err: err}
-}
-
 func (a *app) imageCopy() *cobra.Command {
 	var kernels []string
 	c := &cobra.Command{
@@ -120,11 +116,11 @@ func (a *app) imageCopy() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := image.ParseReference(args[0])
 			if err != nil {
-				return imageUsage(err)
+				return workflow.ReferenceError(err)
 			}
 			to, err := image.ParseReference(args[1])
 			if err != nil {
-				return imageUsage(err)
+				return workflow.ReferenceError(err)
 			}
 			opts, err := a.imageOptions()
 			if err != nil {
