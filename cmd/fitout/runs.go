@@ -86,7 +86,11 @@ func (a *app) historyVerb() *cobra.Command {
 			}
 			for _, r := range runs {
 				h := historyItem(r)
-				a.printf("%s  %-20s %s  %s\n", r.ID, h["outcome"], r.Summary.Began.Format("2006-01-02 15:04"), strings.Join(h["drivers"].([]string), " "))
+				began := "                "
+				if !r.Summary.Began.IsZero() {
+					began = r.Summary.Began.Format("2006-01-02 15:04")
+				}
+				a.printf("%s  %-20s %s  %s\n", r.ID, h["outcome"], began, strings.Join(h["drivers"].([]string), " "))
 			}
 			if len(runs) == 0 {
 				a.printf("There was no run on this node.\n")

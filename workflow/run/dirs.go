@@ -173,13 +173,35 @@ func describe(n *hostops.Node, stateDir, id string, inProgress bool) Listed {
 	if l.Drivers, err = plan.LoadDrivers(n, l.Dir); err != nil {
 		damaged = append(damaged, err.Error())
 	}
-	l.Damaged = strings.Join(damaged, "; ")
 	l.InEffect = slices.ContainsFunc(l.Summary.Steps, func(s journal.StepState) bool { return s.Action != nil })
 	l.Final = slices.ContainsFunc(l.Summary.Steps, func(s journal.StepState) bool {
 		return s.ID == final && s.State != journal.Pending && s.Action != nil
 	})
+	if name := unwritten(n, stateDir, l); name != "" {
+		damaged = append(damaged, "the journal lacks steps, "+name+" was installed by it; take that off with: fitout remove "+name)
+		l.InEffect = true
+	}
+	l.Damaged = strings.Join(damaged, "; ")
 	l.Broken = !inProgress && len(events) > 0 && (!l.Summary.Ended || l.Summary.Outcome == journal.OutcomeHung)
 	return l
+}
+
+// unwritten names a driver that was recorded by a run whose journal, which is
+// written before anything is done, knows nothing of that; "" for none. What else
+// it did is not known then, and "nothing to undo" would be untrue.
+func unwritten(n *hostops.Node, stateDir string, l Listed) string {
+	if l.InProgress || slices.ContainsFunc(l.Summary.Steps, func(s journal.StepState) bool {
+		return strings.HasPrefix(s.ID, "record") && s.State != journal.Pending
+	}) {
+		return ""
+	}
+	installed, _ := Installed(n, stateDir)
+	for _, r := range installed {
+		if r.Run == l.ID {
+			return r.Driver.Name
+		}
+	}
+	return ""
 }
 
 // Unfinished is the newest run that was cut short (by a power cut, a kill, a

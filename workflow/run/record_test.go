@@ -141,6 +141,26 @@ func TestRecordSurvivesThePlanFile(t *testing.T) {
 	require.Empty(t, versions(t, n))
 }
 
+// A journal that was lost after the run does not make a rollback say that nothing
+// was left to undo.
+func TestRunWhoseJournalWasLostIsNotRolledBack(t *testing.T) {
+	n, p := node(t)
+	record := recordOf("3.8.7")
+	p.Steps = append(p.Steps, plan.Step{ID: "record", Action: record})
+	dir := prepareRun(t, n, p, firstRun)
+	all := run.Kinds()
+	all["change-file"] = kinds["change-file"]
+	require.Equal(t, 0, run.Execute(context.Background(), n, dir, all, options()))
+	require.NoError(t, run.CanRollback(n, stateDir, firstRun))
+	for _, content := range []string{"", "\x00\x00\x00\n"} {
+		require.NoError(t, n.WriteFile(dir+"/"+journal.File, []byte(content), 0o600))
+		listed, err := run.List(n, stateDir)
+		require.NoError(t, err)
+		require.True(t, listed[0].InEffect)
+		require.ErrorContains(t, run.CanRollback(n, stateDir, firstRun), "fitout remove "+record.Record.Driver.Name)
+	}
+}
+
 func TestLicenceIsAskedOncePerText(t *testing.T) {
 	n, p := node(t)
 	p.Answers = &answers.Answers{Licences: []answers.Licence{
