@@ -90,11 +90,23 @@ func (e *Engine) checkKernel(ctx context.Context, s *Survey, kernel host.Kernel)
 		}
 	}
 	k, err := kmod.OpenKernel(e.Node, kernel.Release, kernel.Dir)
-	if err == nil && !e.Node.Exists(path.Join(kernel.Dir, "modules.alias")) {
-		err = fmt.Errorf("%s has no modules.alias", kernel.Dir) // a root that was never indexed lists no device at all
+	hint := ""
+	if err == nil {
+		// A root that was never indexed, or whose disk was full then, lists no
+		// device at all; depmod writes a heading at least.
+		list, rerr := e.Node.ReadString(path.Join(kernel.Dir, "modules.alias"))
+		switch {
+		case rerr != nil:
+			err = fmt.Errorf("%s has no modules.alias", kernel.Dir)
+		case !strings.HasPrefix(list, "#") && !strings.HasPrefix(list, "alias "):
+			err = fmt.Errorf("%s/modules.alias is empty or damaged", kernel.Dir)
+		}
+		if hint = "have it written anew: depmod " + kernel.Release; kernel.OSRoot != "/" {
+			hint += ", where that OS is built or installed"
+		}
 	}
 	if err != nil {
-		return nil, stopf(ExitForbidden, "kernel-unreadable", "", "reading the modules of %s: %v", kernel.Release, err)
+		return nil, stopf(ExitForbidden, "kernel-unreadable", hint, "reading the modules of %s: %v", kernel.Release, err)
 	}
 	records, err := run.Installed(e.Node, s.Host.StateDir)
 	if err != nil {

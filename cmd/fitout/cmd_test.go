@@ -314,6 +314,11 @@ func TestCheckNamesADeviceThatTheNextKernelDrops(t *testing.T) {
 	r = call(t, "--root", root, "check", "--kernel", "6.9.0-3-amd64")
 	require.Equal(t, 6, r.code, r.out)
 	require.Contains(t, r.err, "has no modules.alias")
+	require.Contains(t, r.err, "cure: have it written anew: depmod 6.9.0-3-amd64\n")
+	next("6.9.0-4-amd64", "") // the disk was full
+	r = call(t, "--root", root, "check", "--kernel", "6.9.0-4-amd64")
+	require.Equal(t, 6, r.code, r.out)
+	require.Contains(t, r.err, "modules.alias is empty or damaged")
 
 	r = call(t, "--root", root, "check", "--kernel", "6.9.0-2-amd64", "--rehearse")
 	require.Equal(t, 0, r.code, r.out+r.err)
