@@ -164,6 +164,7 @@ func (r *runner) load(kinds plan.Kinds) (exit int, err error) {
 	if r.actions, err = restore(r.plan, r.sum, kinds); err != nil {
 		return exitFile, err
 	}
+	r.sign()
 	return exitRefused, r.forbidden(len(events) > 0)
 }
 
@@ -214,6 +215,15 @@ func restore(p *plan.Plan, sum journal.Summary, kinds plan.Kinds) ([]hostops.Act
 		actions[i] = a
 	}
 	return actions, nil
+}
+
+// sign puts the run's id, which no plan knows, into the records it makes.
+func (r *runner) sign() {
+	for _, a := range r.actions {
+		if rec, ok := a.(*RecordDriver); ok && rec.Record.Run == "" {
+			rec.Record.Run = r.id
+		}
+	}
 }
 
 // begin writes the start event.

@@ -146,6 +146,7 @@ func TestRecordSurvivesThePlanFile(t *testing.T) {
 func TestRunWhoseJournalWasLostIsNotRolledBack(t *testing.T) {
 	n, p := node(t)
 	record := recordOf("3.8.7")
+	record.Record.Run = "" // as plans have it
 	p.Steps = append(p.Steps, plan.Step{ID: "record", Action: record})
 	dir := prepareRun(t, n, p, firstRun)
 	all := run.Kinds()
