@@ -15,6 +15,17 @@ import (
 // what its record says, without asking anything that was answered before. What
 // is kept stays kept when it is only to be loaded.
 func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) (*plan.Plan, error) {
+	return e.again(ctx, name, when, false)
+}
+
+// PlanReload lays out taking an installed driver's modules away and loading them
+// again, from the image, with their parameters and firmware. What is kept stays
+// kept.
+func (e *Engine) PlanReload(ctx context.Context, name string) (*plan.Plan, error) {
+	return e.again(ctx, name, answers.LoadNow, true)
+}
+
+func (e *Engine) again(ctx context.Context, name string, when answers.When, anew bool) (*plan.Plan, error) {
 	r, _, _, err := e.record(name)
 	if err != nil {
 		return nil, err
@@ -30,7 +41,7 @@ func (e *Engine) PlanAgain(ctx context.Context, name string, when answers.When) 
 	before := e.Catalog
 	defer func() { e.Catalog = before }()
 	e.Catalog = e.catalogOf(r)
-	return e.Plan(ctx, e.answersOf(r, when), nil)
+	return e.lay(ctx, e.answersOf(r, when), nil, anew)
 }
 
 // catalogOf is the catalog with an entry for an installed driver. Where the entry

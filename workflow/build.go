@@ -32,10 +32,17 @@ const verifyWindow = 3 * time.Second
 // into the store and changes nothing else. It returns an *Error when something
 // forbids the run; risks that are not accepted are in Plan.Missing.
 func (e *Engine) Plan(ctx context.Context, a *answers.Answers, p image.Progress) (*plan.Plan, error) {
+	return e.lay(ctx, a, p, false)
+}
+
+// lay lays a plan out. With anew a driver that is loaded is taken away and loaded
+// again.
+func (e *Engine) lay(ctx context.Context, a *answers.Answers, p image.Progress, anew bool) (*plan.Plan, error) {
 	b, err := e.begin(ctx, a)
 	if err != nil {
 		return nil, err
 	}
+	b.anew = anew
 	s, pl := b.s, b.plan
 	if s.Host.Refusal != "" {
 		return nil, stopf(ExitUnsupported, "host-refused", "", "%s", s.Host.Refusal)
@@ -86,6 +93,7 @@ type builder struct {
 	a    *answers.Answers
 	plan *plan.Plan
 	stop []finding.Finding // what forbids the run
+	anew bool              // what is loaded of a driver itself is loaded again
 }
 
 // begin looks at the node for a plan of what the answers say, about drivers that

@@ -243,6 +243,43 @@ func TestUnloadIsUndoneAndLoadLeavesADriverKept(t *testing.T) {
 	require.True(t, bound())
 }
 
+// A parameter that somebody changed by hand is what the record says again, and a
+// reload that is undone leaves the module as it was.
+func TestReloadTakesTheDriverAwayAndLoadsItAgain(t *testing.T) {
+	e := engineOn(t)
+	a := accepting(answersFor(driverImage(t, nodes.Release, nodes.Release, "e100"), answers.LoadNowPersist), "e100")
+	a.Devices[0].Parameters = map[string][]string{"e100": {"debug=3"}}
+	carryOut(t, e, a)
+	before, err := run.Installed(e.Node, e.StateDir())
+	require.NoError(t, err)
+	const parameter = "/sys/module/e100/parameters/debug"
+	require.NoError(t, e.Node.WriteFile(parameter, []byte("9\n"), 0o644))
+
+	p, err := e.PlanReload(t.Context(), "e100")
+	require.NoError(t, err)
+	var steps []string
+	for _, s := range p.Steps {
+		steps = append(steps, s.ID)
+	}
+	require.Less(t, slices.Index(steps, "unload"), slices.Index(steps, "load"), "%v", steps)
+	require.Contains(t, steps, "unload")
+	code, sum := execute(t, e, p)
+	require.Equal(t, 0, code, "%+v", sum)
+	value, err := e.Node.ReadString(parameter)
+	require.NoError(t, err)
+	require.Equal(t, "3", value)
+	link, err := e.Node.Readlink("/sys/bus/pci/devices/0000:05:00.0/driver")
+	require.NoError(t, err)
+	require.Equal(t, "e100", filepath.Base(link))
+	after, err := run.Installed(e.Node, e.StateDir())
+	require.NoError(t, err)
+	require.Equal(t, before[0].Driver.Replaced, after[0].Driver.Replaced, "it does not replace itself")
+	require.Equal(t, answers.LoadNowPersist, after[0].Driver.When)
+
+	require.Equal(t, 0, run.Execute(t.Context(), e.Node, run.Dir(e.StateDir(), sum.Run), workflow.Kinds(), run.Options{Mode: journal.ModeRollback}))
+	require.True(t, e.Node.Exists(parameter))
+}
+
 // A driver stays the one it is when the catalog that had its entry is not there
 // any more: a second one for the same cards would outlive its removal.
 func TestLoadAndPersistKeepTheNameOfADriverWithoutEntry(t *testing.T) {

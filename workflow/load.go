@@ -22,7 +22,7 @@ import (
 func (b *builder) load(c choice, d *plan.Driver) error {
 	release := b.s.Running()
 	j, inv := c.examined.judgement(release), c.examined.Inventories[release]
-	if b.inUse(c, release) {
+	if b.inUse(c, release) && !b.anew {
 		d.Replaced, d.Pulled = b.replaced(d.Name, nil), b.pulled(d.Name, j.Load)
 		b.bind(c, inv, j)
 		return nil
@@ -122,7 +122,7 @@ func (b *builder) firmware(inv *image.Inventory, loads []judge.Load) []image.Fil
 }
 
 // swap adds the step that takes loaded modules away which the driver replaces,
-// or has in another build, after looking at what lives on them.
+// or has in another build (anew: in whatever build), after looking at what lives on them.
 func (b *builder) swap(c choice) ([]string, error) {
 	loaded, err := kmod.Loaded(b.e.Node)
 	if err != nil {
@@ -138,7 +138,7 @@ func (b *builder) swap(c choice) ([]string, error) {
 	for _, name := range names {
 		name = module.Normalize(name)
 		if slices.ContainsFunc(loaded, func(m kmod.LoadedModule) bool { return m.Name == name }) &&
-			!b.alreadyOurs(c, name) && !slices.Contains(leaving, name) {
+			(b.anew || !b.alreadyOurs(c, name)) && !slices.Contains(leaving, name) {
 			leaving = append(leaving, name)
 		}
 	}

@@ -27,6 +27,10 @@ func (a *app) runVerbs() []*cobra.Command {
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanUnload(ctx, name)
 			}),
+		a.driverVerb("reload", "Take an installed driver's modules away and load them again", "reload",
+			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
+				return e.PlanReload(ctx, name)
+			}),
 		a.driverVerb("persist", "Keep a driver that was only loaded", "persist",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanAgain(ctx, name, answers.LoadNowPersist)
