@@ -35,14 +35,20 @@ const osTag = "acme4"
 // registryAuth is a file of credentials that only the answers name.
 const registryAuth = "/etc/acme/auth.json"
 
+// gated makes the node one whose dpkg can be stopped.
+func gated(t *testing.T, e *workflow.Engine) {
+	t.Helper()
+	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
+		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
+	}
+}
+
 // keptFrom keeps e100 on a Debian node from a registry of which the reference
 // names one image a kernel.
 func keptFrom(t *testing.T, r *images.Registry) *workflow.Engine {
 	t.Helper()
 	e := engineOn(t)
-	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
-		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
-	}
+	gated(t, e)
 	require.NoError(t, e.Node.WriteFile("/etc/docker/certs.d/"+r.Addr+"/ca.crt", []byte(r.CA), 0o644))
 	require.NoError(t, e.Node.WriteFile(registryAuth, []byte(strings.ReplaceAll(r.DockerConfig(), images.GuestHost, r.Addr)), 0o600))
 	entry := images.Catalog(images.Entry{Name: "e100-image", Title: "Intel PRO/100", Modules: []string{"e100"},
@@ -178,9 +184,7 @@ func TestGateReadsARegistryWithoutTLSWhereThatWasAccepted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, remote.Write(tag, built(t, nodes.Release, nodes.Release, "e100")))
 	e := engineOn(t)
-	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
-		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
-	}
+	gated(t, e)
 	a := accepting(answersFor(tag.String(), answers.Persist), "e100")
 	_, err = e.Plan(t.Context(), a, nil)
 	require.ErrorContains(t, err, "plain HTTP", "nobody allowed it yet")

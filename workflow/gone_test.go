@@ -17,6 +17,7 @@ import (
 // an upgrade, is not as recorded, although all is well now.
 func TestFilesByWhichADriverIsKeptAreMissedBeforeTheNextBoot(t *testing.T) {
 	e := engineOn(t)
+	gated(t, e)
 	e.Catalog = &catalog.Catalog{Drivers: []catalog.Driver{{Name: "new-e100", Modules: []string{"e100"},
 		Images: []catalog.Mapping{{Kernel: ".*", Reference: driverImage(t, nodes.Release, nodes.Release, "e100")}}}}}
 	a := answers.Default()
@@ -49,4 +50,12 @@ func TestStatusSaysWhatAnUpgradeWouldMeet(t *testing.T) {
 	}
 	st.Drivers[0].When = answers.LoadNow
 	require.NotContains(t, strings.Join(st.Text(), "\n"), "Upgrade gate")
+}
+
+func TestNothingIsAllowedWhereNothingStopsAnUpgrade(t *testing.T) {
+	e := engineOn(t)
+	require.NoError(t, e.Node.WriteFile("/etc/os-release", []byte("ID=slackware\nNAME=Slackware\n"), 0o644))
+	err := e.Allow("6.9.9")
+	require.Equal(t, workflow.ExitUnsupported, workflow.ExitOf(err))
+	require.ErrorContains(t, err, "nothing stops an upgrade of this system (unknown Linux)")
 }

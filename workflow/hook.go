@@ -30,6 +30,9 @@ func (e *Engine) Hook(ctx context.Context, args []string, errOut io.Writer) erro
 
 // Allow lets one kernel through the gate once.
 func (e *Engine) Allow(kernel string) error {
+	if facts := host.Detect(e.Node).Facts(); facts.Gate == host.NoGate {
+		return stopf(ExitUnsupported, "no-gate", "", "nothing stops an upgrade of this system (%s), so there is nothing to allow", facts.Title)
+	}
 	who := "root"
 	if u, err := user.Current(); err == nil {
 		who = u.Username

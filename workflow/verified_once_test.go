@@ -44,9 +44,7 @@ func readBy(t *testing.T, does func()) int64 {
 // digests once a process, and again when one of them was touched.
 func TestStoredImageIsVerifiedOnceAProcess(t *testing.T) {
 	e := engineOn(t)
-	for _, f := range []string{"/var/lib/dpkg/status", "/usr/bin/dpkg"} {
-		require.NoError(t, e.Node.WriteFile(f, []byte("x"), 0o755))
-	}
+	gated(t, e)
 	module, err := os.ReadFile("../testdata/modules/" + nodes.Release + "/e100.ko")
 	require.NoError(t, err)
 	img, err := images.Of(v1.Config{}, images.File{Name: "opt/lib/modules/" + nodes.Release + "/e100.ko", Data: module},

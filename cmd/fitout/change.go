@@ -15,23 +15,23 @@ import (
 
 func (a *app) runVerbs() []*cobra.Command {
 	return []*cobra.Command{a.wizardVerb(), a.planVerb(), a.applyVerb(), a.cancelVerb(), a.rollbackVerb(),
-		a.driverVerb("remove", "Take a driver off the node, out of the boot and of the hooks", "remove",
+		a.driverVerb("remove", "Take a driver off the node, out of the boot and of the hooks",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanRemove(ctx, name)
 			}),
-		a.driverVerb("load", "Load an installed driver now", "load",
+		a.driverVerb("load", "Load an installed driver now",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanAgain(ctx, name, answers.LoadNow)
 			}),
-		a.driverVerb("unload", "Take an installed driver's modules out of the running kernel", "unload",
+		a.driverVerb("unload", "Take an installed driver's modules out of the running kernel",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanUnload(ctx, name)
 			}),
-		a.driverVerb("reload", "Take an installed driver's modules away and load them again", "reload",
+		a.driverVerb("reload", "Take an installed driver's modules away and load them again",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanReload(ctx, name)
 			}),
-		a.driverVerb("persist", "Keep a driver that was only loaded", "persist",
+		a.driverVerb("persist", "Keep a driver that was only loaded",
 			func(ctx context.Context, e *workflow.Engine, name string) (*plan.Plan, error) {
 				return e.PlanAgain(ctx, name, answers.LoadNowPersist)
 			}),
@@ -57,16 +57,16 @@ func (a *app) rebuildVerb() *cobra.Command {
 }
 
 // driverVerb is a verb on an installed driver: plan, typed word, run.
-func (a *app) driverVerb(use, short, word string, lay func(context.Context, *workflow.Engine, string) (*plan.Plan, error)) *cobra.Command {
+func (a *app) driverVerb(verb, short string, lay func(context.Context, *workflow.Engine, string) (*plan.Plan, error)) *cobra.Command {
 	c := &cobra.Command{
-		Use: use + " DRIVER", Short: short, Args: cobra.ExactArgs(1),
+		Use: verb + " DRIVER", Short: short, Args: cobra.ExactArgs(1),
 		RunE: a.changes(func(cmd *cobra.Command, args []string, e *workflow.Engine) error {
 			p, err := lay(cmd.Context(), e, args[0])
 			if err != nil {
 				return err
 			}
 			a.takeRisks(p)
-			if err := a.confirm(p, word); err != nil {
+			if err := a.confirm(p, verb); err != nil {
 				return err
 			}
 			return a.runPlan(cmd.Context(), p)

@@ -48,6 +48,8 @@ var errorCodes = []Entry{
 		Meaning: "--locked uses only images whose digest the answers record.", Cure: "run the wizard once to record it, or leave --locked out"},
 	{Code: "host-refused", Severity: Block, Title: "this operating system is not changed", Sentence: "this operating system is not changed: %s",
 		Meaning: "The system is recognised, and drivers are added to it in another way.", Cure: "use the command that the message names"},
+	{Code: "no-gate", Severity: Block, Title: "nothing here stops an upgrade", Sentence: "nothing stops an upgrade of this system (%s)",
+		Meaning: "On this system fitout has no place from which it could stop an OS upgrade that would lose a driver.", Cure: "look before an upgrade: fitout check --kernel KERNEL"},
 	{Code: "state-damaged", Severity: Block, Title: "the program's own records are damaged", Sentence: "the records in %s cannot be read",
 		Meaning: "A record of a driver or a run is not readable, or of a newer format.", Cure: "make a bundle (fitout bundle); use the version of the program that wrote them"},
 	{Code: "no-run", Severity: Block, Title: "there is no such run", Sentence: "there is no run %s on this node",
