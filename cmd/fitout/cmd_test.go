@@ -211,6 +211,7 @@ func TestWrongUseEndsWithTwo(t *testing.T) {
 		{"devices", "extra"}, {"--no-such-flag"}, {"rollback"}, {"wizard", "-a", "-"}} {
 		require.Equal(t, 2, call(t, append([]string{"--root", root}, args...)...).code, "%v", args)
 	}
+	require.Contains(t, call(t, "no-such-verb", "--yes").err, `unknown command "no-such-verb"`, "not its flag")
 	require.Equal(t, 2, call(t, "--root", root+"/nope", "devices").code)
 	require.Contains(t, call(t, "--root", root+"/nope", "devices").err, "there is no such directory")
 	require.Contains(t, call(t, "--root", root, "--no-such-flag", "--json").out, `"usage"`)

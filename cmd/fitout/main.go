@@ -76,7 +76,13 @@ func (a *app) command() *cobra.Command {
 		RunE:          a.noVerb,
 	}
 	a.flags(root)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// The flag of a verb that there is not is unknown for that reason.
+		if verb := cmd.Flags().Arg(0); cmd.HasSubCommands() && verb != "" {
+			err = fmt.Errorf("unknown command %q for %q", verb, cmd.CommandPath())
+		}
+		return usageError{err}
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(a.readVerbs()...)
 	root.AddCommand(a.runVerbs()...)
