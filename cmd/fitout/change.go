@@ -129,6 +129,7 @@ func (a *app) resumeRun(ctx context.Context, id string) error {
 			return err
 		}
 		if open == nil {
+			run.SweepLock(e.Node)
 			if a.json {
 				return a.printJSON("Run", map[string]any{"outcome": "nothing-to-do", "exit": 0})
 			}

@@ -133,6 +133,17 @@ func (l *lock) release() {
 	_ = l.n.Remove(path.Dir(lockFile)) // only when it is empty
 }
 
+// SweepLock removes the lock's file where nobody holds it and no call hangs: a
+// runner leaves it that was killed after its run had ended.
+func SweepLock(n *hostops.Node) {
+	if _, hangs := Hanging(n); hangs || !n.Exists(lockFile) {
+		return
+	}
+	if l, err := acquire(n, Owner{}); err == nil {
+		l.release()
+	}
+}
+
 func readOwner(f *os.File) Owner {
 	var o Owner
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
