@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"path"
 	"strings"
 	"testing"
 
@@ -52,21 +53,22 @@ func TestBootLoadsWhatIsKeptAndSaysSo(t *testing.T) {
 // Whoever was unpacking something when the node went down cannot clear it away.
 func TestBootSweepsWhatAKilledProcessWasUnpacking(t *testing.T) {
 	n, _, state, _ := gated(t, hosts.Merge(hosts.Debian(), hosts.Files{"/proc/sys/kernel/random/boot_id": "one"}))
+	pending, working := path.Join(state, pendingDir, "lib/x.ko"), path.Join(WorkDir(state), "os-1/x.ko")
 	leave := func() {
-		for _, f := range []string{"/pending/lib/x.ko", "/work/os-1/x.ko"} {
-			require.NoError(t, n.WriteFile(state+f, []byte("x"), 0o644))
+		for _, f := range []string{pending, working} {
+			require.NoError(t, n.WriteFile(f, []byte("x"), 0o644))
 		}
 	}
 	leave()
 	_, err := boot(t, n)
 	require.NoError(t, err)
-	require.False(t, n.Exists(state+"/pending"))
-	require.False(t, n.Exists(state+"/work"))
+	require.False(t, n.Exists(path.Join(state, pendingDir)))
+	require.False(t, n.Exists(WorkDir(state)))
 
 	leave() // the hook is run again, and somebody is at work
 	_, err = boot(t, n)
 	require.NoError(t, err)
-	require.True(t, n.Exists(state+"/work/os-1/x.ko"))
+	require.True(t, n.Exists(working))
 }
 
 func TestBootWithoutTheDeviceLoadsNothing(t *testing.T) {
