@@ -75,9 +75,12 @@ func (n *Node) WriteFrom(p string, src io.Reader, perm os.FileMode, label string
 		return fmt.Errorf("writing %s: %w", p, err)
 	}
 	defer f.Close()
+	placed := false
 	defer func() {
-		if err != nil {
+		if err != nil && !placed {
 			_ = os.Remove(f.Name())
+		}
+		if err != nil {
 			err = fmt.Errorf("writing %s: %w", p, err)
 		}
 	}()
@@ -96,6 +99,7 @@ func (n *Node) WriteFrom(p string, src io.Reader, perm os.FileMode, label string
 	if err = os.Rename(f.Name(), dst); err != nil {
 		return err
 	}
+	placed = true // the name is the next writer's now
 	return syncDir(dir)
 }
 

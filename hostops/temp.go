@@ -2,9 +2,11 @@ package hostops
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,39 +20,58 @@ func tempFor(dst string) string {
 }
 
 // openTemp opens the empty temporary file for dst and waits for another writer
-// of dst to end.
+// of dst to end. What is there already is taken over when it is of this user and
+// has no second name, else it is removed and made anew: an owner proves nothing
+// about a file just made (FAT, NFS).
 func openTemp(dst string) (*os.File, error) {
 	name := tempFor(dst)
-	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-		if errors.Is(err, unix.ELOOP) { // of a link that was not put in place
-			err = os.Remove(name)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		if f == nil {
-			continue
-		}
-		lock(f, unix.LOCK_EX)
-		var mine, there unix.Stat_t
-		err = unix.Fstat(int(f.Fd()), &mine)
-		// Else another writer has put it in place meanwhile.
-		if err == nil && unix.Lstat(name, &there) == nil && mine.Ino == there.Ino && mine.Dev == there.Dev {
-			if mine.Nlink == 1 && int(mine.Uid) == os.Geteuid() {
-				if err = f.Truncate(0); err == nil {
-					return f, nil
+	for range 1000 {
+		made := true
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			made = false
+			f, err = os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // it was put in place just now
+				continue
+			case errors.Is(err, unix.ELOOP): // a link that was not put in place
+				if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return nil, err
 				}
-			} else if err = os.Remove(name); errors.Is(err, fs.ErrNotExist) { // somebody else's
-				err = nil
+				continue
 			}
 		}
 		if err != nil {
-			_ = f.Close()
 			return nil, err
 		}
+		lock(f, unix.LOCK_EX)
+		usable, err := claim(f, name, made)
+		if usable && err == nil {
+			return f, nil
+		}
 		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
 	}
+	return nil, fmt.Errorf("%s is made and removed all the time", name)
+}
+
+// claim empties a locked file that still has its name, and says whether it can be
+// written to; somebody else's is removed.
+func claim(f *os.File, name string, made bool) (bool, error) {
+	mine, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(name)
+	if err != nil || !os.SameFile(mine, there) {
+		return false, nil // another writer has put it in place, or swept it away
+	}
+	if st, ok := mine.Sys().(*syscall.Stat_t); !made && ok && (st.Nlink > 1 || int(st.Uid) != os.Geteuid()) {
+		return false, os.Remove(name)
+	}
+	return true, f.Truncate(0)
 }
 
 // DropTemp removes what a writer of p has left that was killed: an undo calls it

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,6 +68,18 @@ func TestWhatAKilledWriterLeftGoes(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestFileOfAnotherOwnerIsMadeAnew(t *testing.T) {
+	n := killedWriter(t, func(n *hostops.Node) {
+		require.NoError(t, os.WriteFile(n.Path(leftBehind), []byte("left"), 0o600))
+		require.NoError(t, os.Chown(n.Path(leftBehind), 12345, 12345), "tests run as root")
+	})
+	require.NoError(t, n.WriteFile("/etc/file", []byte("new"), 0o644))
+	st, err := n.Stat("/etc/file")
+	require.NoError(t, err)
+	require.EqualValues(t, os.Geteuid(), st.Sys().(*syscall.Stat_t).Uid)
+	require.False(t, n.Exists(leftBehind))
 }
 
 func TestWriterAtWorkKeepsItsFile(t *testing.T) {
