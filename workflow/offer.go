@@ -10,8 +10,8 @@ import (
 	"fitout/workflow/finding"
 )
 
-// vars are the template values of this node that do not depend on a kernel.
-// vars are what image references are filled in with; an empty tag is the engine's.
+// vars are the template values of this node that do not depend on a kernel; an
+// empty tag is the engine's.
 func (e *Engine) vars(osTag string) catalog.Vars {
 	release, _ := e.Node.ReadFile("/etc/os-release")
 	return catalog.Vars{OSRelease: string(release), Machine: e.Node.Kernel.Machine(), OSTag: cmp.Or(osTag, e.OSTag)}
